@@ -1,0 +1,4 @@
+//! Tokstep runs large language models from one GGUF file on any GPU through WGSL compute shaders.
+
+pub mod error;
+pub use error::{Error, Result};

@@ -1,0 +1,3 @@
+//! The `tokstep` binary.
+
+fn main() {}

@@ -201,7 +201,7 @@ impl Rng {
 
 /// A row of random blocks whose f16 numbers come from `half`.
 fn random_row(t: &QuantType, k: usize, half: &mut dyn FnMut(u32) -> u16) -> Vec<u8> {
-    let mut rng = Rng(k as u64 + u64::from(t.ggml.id) << 20);
+    let mut rng = Rng(k as u64 + (u64::from(t.ggml.id) << 20));
     let mut row: Vec<u8> = (0..t.row_bytes(k)).map(|_| rng.next() as u8).collect();
     for b in row.chunks_exact_mut(t.bytes) {
         for &at in halves(t.name) {

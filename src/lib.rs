@@ -2,5 +2,10 @@
 
 pub mod error;
 pub mod gguf;
+pub mod gpu;
+pub mod kernel;
+pub mod model;
+pub mod plan;
 pub mod quant;
+
 pub use error::{Error, Result};

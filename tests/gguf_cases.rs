@@ -180,6 +180,16 @@ fn split_files_that_do_not_belong_together_are_refused() {
             ..
         })
     ));
+    for (no, count) in [(u64::MAX, 1), (0, u64::MAX), (3, 0), (0, 1 << 31)] {
+        let meta = [
+            ("split.no", 10, &no.to_le_bytes()[..]),
+            ("split.count", 10, &count.to_le_bytes()),
+        ];
+        assert!(
+            Gguf::from_bytes("lying", file(&meta)).is_err(),
+            "{no} of {count}"
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! GPU row: [4 words per block: 32 bf16, two per u32, the first one low].
 
-use super::pack::{blocks, half, pack, split};
+use super::pack::{blocks, copy, half, split};
 
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [4 * blocks(k)]
@@ -16,6 +16,6 @@ pub(super) fn decode(src: &[u8], out: &mut [f32]) {
 
 pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [weights] = split(out, sections(k));
-    pack::<8>(row, 0, weights);
+    copy(row, weights);
     1.0
 }

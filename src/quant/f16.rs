@@ -2,7 +2,7 @@
 //!
 //! GPU row: [4 words per block: 32 f16 times the row scale, two per u32, the first one low].
 
-use super::pack::{self, RowScale, blocks, half, put_half, split};
+use super::pack::{self, RowScale, blocks, copy, half, pair, split};
 
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [4 * blocks(k)]
@@ -16,10 +16,10 @@ pub(super) fn decode(src: &[u8], out: &mut [f32]) {
 
 pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [weights] = split(out, sections(k));
-    let halves = row.chunks_exact(2).map(|b| half(b, 0));
-    let scale = RowScale::of(halves.clone());
-    for (i, h) in halves.enumerate() {
-        put_half(weights, i, scale.apply(h));
+    let scale = RowScale::of(row.chunks_exact(2).map(|b| half(b, 0)));
+    copy(row, weights);
+    for w in weights.iter_mut() {
+        *w = pair(scale.apply(*w as u16), scale.apply((*w >> 16) as u16));
     }
     scale.multiplier()
 }

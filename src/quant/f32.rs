@@ -2,7 +2,7 @@
 //!
 //! GPU row: [8 words per block: 32 f32].
 
-use super::pack::{blocks, pack, split};
+use super::pack::{blocks, copy, split};
 
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [8 * blocks(k)]
@@ -16,6 +16,6 @@ pub(super) fn decode(src: &[u8], out: &mut [f32]) {
 
 pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [weights] = split(out, sections(k));
-    pack::<8>(row, 0, weights);
+    copy(row, weights);
     1.0
 }

@@ -35,12 +35,39 @@ pub(super) fn split<const N: usize>(out: &mut [u32], vec4s: [usize; N]) -> [&mut
 }
 
 /// Packs `BITS` bits of each value from bit `shift` up, the first value in a word's lowest bits.
-pub(super) fn pack<const BITS: usize>(values: &[u8], shift: u32, out: &mut [u32]) {
-    let mask = (1 << BITS) - 1;
-    for (word, chunk) in out.iter_mut().zip(values.chunks(32 / BITS)) {
-        for (i, &v) in chunk.iter().enumerate() {
-            *word |= (u32::from(v) >> shift & mask) << (BITS * i);
-        }
+pub(super) fn pack<const BITS: usize>(values: &[u8], shift: usize, out: &mut [u32]) {
+    for (word, chunk) in out.iter_mut().zip(values.chunks_exact(32 / BITS)) {
+        let eights = chunk.as_chunks::<8>().0.iter().enumerate();
+        *word = eights.fold(0, |w, (i, v)| w | pack8::<BITS>(v, shift) << (8 * BITS * i));
+    }
+}
+
+/// [`pack`] of eight values: in each step every second field moves down beside its neighbour.
+fn pack8<const BITS: usize>(values: &[u8; 8], shift: usize) -> u32 {
+    const fn low(bits: usize, of: usize) -> u64 {
+        u64::MAX / (u64::MAX >> (64 - of)) * ((1 << bits) - 1) // `bits` of every `of` bits
+    }
+    let mut x = (u64::from_le_bytes(*values) >> shift) & low(BITS, 8);
+    x = (x | x >> (8 - BITS)) & low(2 * BITS, 16);
+    x = (x | x >> (16 - 2 * BITS)) & low(4 * BITS, 32);
+    (x | x >> (32 - 4 * BITS)) as u32 & (u32::MAX >> (32 - 8 * BITS))
+}
+
+/// Copies bytes into words, little-endian, filling the last word up with zeros.
+pub(super) fn copy(bytes: &[u8], out: &mut [u32]) {
+    let (words, rest) = bytes.as_chunks::<4>();
+    for (word, b) in out.iter_mut().zip(words) {
+        *word = u32::from_le_bytes(*b);
+    }
+    for (i, &b) in rest.iter().enumerate() {
+        out[words.len()] |= u32::from(b) << (8 * i);
+    }
+}
+
+/// Takes the bits `mask` from bit `shift` of each byte up and puts them at bit `to` of each quant.
+pub(super) fn take(q: &mut [u8], bytes: &[u8], shift: usize, mask: u8, to: usize) {
+    for (q, b) in q.iter_mut().zip(bytes) {
+        *q |= (b >> shift & mask) << to;
     }
 }
 
@@ -61,7 +88,18 @@ pub(super) fn half(b: &[u8], at: usize) -> u16 {
 
 /// The f16 at byte `at`, exactly.
 pub(super) fn f16(b: &[u8], at: usize) -> f32 {
-    half::f16::from_bits(half(b, at)).to_f32()
+    f16_value(half(b, at))
+}
+
+/// The value of an f16 (the `half` crate asks for CPU features at every call, which is slow here).
+fn f16_value(half: u16) -> f32 {
+    let size = u32::from(half & 0x7fff);
+    let value = match size as u16 {
+        0..SMALLEST_NORMAL => size as f32 * power_of_two(-24),
+        SMALLEST_NORMAL..INFINITY => f32::from_bits((size << 13) + (112 << 23)),
+        _ => f32::from_bits(size << 13 | 0xff << 23),
+    };
+    f32::from_bits(value.to_bits() | u32::from(half & 0x8000) << 16)
 }
 
 /// 32 4-bit quants from 16 bytes: the low nibbles, then the high ones.
@@ -77,7 +115,11 @@ pub(super) fn five_bits(qs: &[u8], high: u32) -> [u8; 32] {
 
 /// 256 2-bit quants from 64 bytes: 32 bytes hold 128 weights, the first 32 in their lowest bits.
 pub(super) fn two_bits(qs: &[u8]) -> [u8; 256] {
-    array::from_fn(|i| qs[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3)
+    let mut q = [0; 256];
+    for (j, q) in q.chunks_exact_mut(32).enumerate() {
+        take(q, &qs[j / 4 * 32..], j % 4 * 2, 3, 0);
+    }
+    q
 }
 
 /// The power of two by which a row's f16 numbers are multiplied.
@@ -116,12 +158,13 @@ impl RowScale {
         } else if size >= SMALLEST_NORMAL && scaled_exponent > 0 {
             size & 0x03ff | (scaled_exponent as u16) << 10
         } else {
-            // Exact: an f32 holds every f16 times 2^38.
-            let value = half::f16::from_bits(size).to_f32() * power_of_two(self.exponent);
-            match half::f16::from_f32(value).to_bits() {
-                h @ SMALLEST_NORMAL.. => h,
-                h if h >= SMALLEST_NORMAL / 2 => SMALLEST_NORMAL,
-                _ => 0,
+            let value = f16_value(size) * power_of_two(self.exponent); // exact
+            if value >= power_of_two(-14) {
+                ((value.to_bits() >> 13) - (112 << 10)) as u16
+            } else if value >= power_of_two(-15) {
+                SMALLEST_NORMAL
+            } else {
+                0
             }
         };
         u32::from(sign | scaled)

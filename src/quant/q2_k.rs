@@ -5,7 +5,7 @@
 //! GPU row: [2 u32 of 16 quants per block, 2 blocks per word][one word per group: 16 bytes
 //! scale | min << 4][f16 d and dmin in one u32 per group, 4 per word].
 
-use super::pack::{self, RowScale, blocks, groups, half, pack, pair, split, two_bits};
+use super::pack::{self, RowScale, blocks, copy, groups, half, pack, pair, split, two_bits};
 
 const BYTES: usize = 84;
 
@@ -34,7 +34,7 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     );
     for (i, b) in row.chunks_exact(BYTES).enumerate() {
         pack::<2>(&two_bits(&b[16..80]), 0, &mut quants[16 * i..]);
-        pack::<8>(&b[..16], 0, &mut scales[4 * i..]);
+        copy(&b[..16], &mut scales[4 * i..]);
         d[i] = pair(scale.apply(half(b, 80)), scale.apply(half(b, 82)));
     }
     scale.multiplier()

@@ -5,7 +5,7 @@
 //! GPU row: [2 u32 of 16 low parts per block, 2 blocks per word][high bits, one u32 per block, 4 per
 //! word][one word per group: f32 d; low 4 bits of the 16 scales in two u32; their high 2 bits].
 
-use super::pack::{self, blocks, groups, pack, split, two_bits};
+use super::pack::{self, blocks, groups, pack, split, take, two_bits};
 use std::array;
 
 const BYTES: usize = 110;
@@ -16,8 +16,11 @@ pub(super) fn sections(k: usize) -> [usize; 3] {
 }
 
 fn quants(b: &[u8]) -> [u8; 256] {
-    let low = two_bits(&b[32..96]);
-    array::from_fn(|i| low[i] | (b[i % 32] >> (i / 32) & 1) << 2)
+    let mut q = two_bits(&b[32..96]);
+    for (j, q) in q.chunks_exact_mut(32).enumerate() {
+        take(q, b, j, 1, 2);
+    }
+    q
 }
 
 fn scales(b: &[u8]) -> [u8; 16] {

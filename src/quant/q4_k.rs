@@ -5,7 +5,7 @@
 //! GPU row: [nb words of 32 nibbles][one word per group: f16 d and dmin; low 4 bits of the 8
 //! scales; low 4 bits of the 8 mins; high 2 bits of the scales, then of the mins].
 
-use super::pack::{self, RowScale, blocks, groups, half, pack, pair, split};
+use super::pack::{self, RowScale, blocks, groups, half, pack, pair, split, take};
 use std::array;
 
 const BYTES: usize = 144;
@@ -20,7 +20,11 @@ fn quants(b: &[u8]) -> [u8; 256] {
 
 /// 256 nibbles from 128 bytes.
 pub(super) fn k_nibbles(qs: &[u8]) -> [u8; 256] {
-    array::from_fn(|i| qs[i / 64 * 32 + i % 32] >> (i / 32 % 2 * 4) & 15)
+    let mut q = [0; 256];
+    for (j, q) in q.chunks_exact_mut(32).enumerate() {
+        take(q, &qs[j / 2 * 32..], j % 2 * 4, 15, 0);
+    }
+    q
 }
 
 /// The 8 scales, then the 8 mins, of a Q4_K or Q5_K block.

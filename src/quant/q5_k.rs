@@ -6,9 +6,8 @@
 //! GPU row: [nb words of 32 nibbles][high bits, one u32 per block, 4 per word][one word per group,
 //! as in Q4_K].
 
-use super::pack::{blocks, groups, pack, split};
+use super::pack::{blocks, groups, pack, split, take};
 use super::q4_k::{decode_block, k_nibbles, put_group, row_scale};
-use std::array;
 
 const BYTES: usize = 176;
 
@@ -17,8 +16,11 @@ pub(super) fn sections(k: usize) -> [usize; 3] {
 }
 
 fn quants(b: &[u8]) -> [u8; 256] {
-    let (high, low) = (&b[16..48], k_nibbles(&b[48..]));
-    array::from_fn(|i| low[i] | (high[i % 32] >> (i / 32) & 1) << 4)
+    let mut q = k_nibbles(&b[48..]);
+    for (j, q) in q.chunks_exact_mut(32).enumerate() {
+        take(q, &b[16..], j, 1, 4);
+    }
+    q
 }
 
 pub(super) fn decode(src: &[u8], out: &mut [f32]) {

@@ -6,8 +6,7 @@
 //! GPU row: [nb words of 32 low nibbles][2 u32 of 16 high parts per block, 2 blocks per word]
 //! [one word of 16 scales per group][f32 d, 4 groups per word].
 
-use super::pack::{self, blocks, groups, pack, split};
-use std::array;
+use super::pack::{self, blocks, copy, groups, pack, split, take};
 
 const BYTES: usize = 210;
 
@@ -17,12 +16,13 @@ pub(super) fn sections(k: usize) -> [usize; 4] {
 }
 
 fn quants(b: &[u8]) -> [u8; 256] {
-    array::from_fn(|i| {
-        let (half, run, j) = (i / 128, i / 32 % 4, i % 32);
-        let low = b[64 * half + run % 2 * 32 + j] >> (run / 2 * 4) & 15;
-        let high = b[128 + 32 * half + j] >> (2 * run) & 3;
-        low | high << 4
-    })
+    let mut q = [0; 256];
+    for (j, q) in q.chunks_exact_mut(32).enumerate() {
+        let (half, run) = (j / 4, j % 4);
+        take(q, &b[64 * half + run % 2 * 32..], run / 2 * 4, 15, 0);
+        take(q, &b[128 + 32 * half..], 2 * run, 3, 4);
+    }
+    q
 }
 
 pub(super) fn decode(src: &[u8], out: &mut [f32]) {
@@ -43,7 +43,7 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         let q = quants(b);
         pack::<4>(&q, 0, &mut low[32 * i..]);
         pack::<2>(&q, 4, &mut high[16 * i..]);
-        pack::<8>(&b[192..208], 0, &mut scales[4 * i..]);
+        copy(&b[192..208], &mut scales[4 * i..]);
         d[i] = pack::f16(b, 208).to_bits();
     }
     1.0

@@ -3,7 +3,7 @@
 //!
 //! GPU row: [2 words of 32 i8 per block][f16 d, 8 per word].
 
-use super::pack::{self, RowScale, blocks, half, pack, put_half, split};
+use super::pack::{self, RowScale, blocks, copy, half, put_half, split};
 
 const BYTES: usize = 34;
 
@@ -25,7 +25,7 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [quants, scales] = split(out, sections(k));
     let scale = RowScale::of(row.chunks_exact(BYTES).map(|b| half(b, 0)));
     for (i, b) in row.chunks_exact(BYTES).enumerate() {
-        pack::<8>(&b[2..], 0, &mut quants[8 * i..]);
+        copy(&b[2..], &mut quants[8 * i..]);
         put_half(scales, i, scale.apply(half(b, 0)));
     }
     scale.multiplier()

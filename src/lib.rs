@@ -2,4 +2,5 @@
 
 pub mod error;
 pub mod kernel;
+pub mod reference;
 pub use error::{Error, Result};

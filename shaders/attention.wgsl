@@ -1,6 +1,6 @@
 // Block-wise softmax attention over the paged cache, for up to four query heads of one KV head and
 // one column and one chunk of positions:  part = (max, sum, sum_p exp(s_p - max) v_p).
-//   x: q [columns, n_head, hdp] f32; kc, vc: [page, n_kv, page_len, hdp / 8] words of 8 f16;
+//   x: q [columns, q_stride] f32, head h at h hdp, from column col0 on; kc, vc: [page, n_kv, page_len, hdp / 8] words of 8 f16;
 //   cols, pages as in rope_kv; part: [column, head, chunk, 1 + hdp / 4] vec4.
 // Workgroup (x, y, z) = (KV head and block of heads, column, chunk). Each lane scores positions of
 // a tile of 256, then sums the values of eight dimensions over its share of those positions; K and V
@@ -13,6 +13,7 @@ struct Params {
     n_head: u32,
     n_kv: u32,
     hdp: u32,
+    q_stride: u32, // vec4 from column to column of q
     heads: u32,    // query heads per workgroup, 1..=4
     blocks: u32,   // workgroups per KV head
     scale: f32,
@@ -68,7 +69,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
         return;
     }
     let words = P.hdp / 8u;
-    let q0 = (wid.y * P.n_head + head0) * (P.hdp / 4u);
+    let q0 = wid.y * P.q_stride + head0 * (P.hdp / 4u);
     // Heads this block does not have are scored as its first one and never written.
     let q1 = q0 + select(0u, P.hdp / 4u, heads > 1u);
     let q2 = q0 + select(0u, P.hdp / 2u, heads > 2u);

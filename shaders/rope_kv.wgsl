@@ -5,7 +5,7 @@
 //   cols: batch header and columns (token, position, slot, active); pages: [slot, pages_per_slot];
 //   rope: [256 + n_hi, rot/2] (cos, sin), rows 0..256 for position % 256, then for position / 256;
 //   aux: [bias (n_head + 2 n_kv) hd][norm_q hd][norm_k hd], each part only if its flag is set;
-//   q: [columns, n_head, hdp] f32; kc, vc: [page, n_kv, page_len, hdp / 2] pairs of f16.
+//   q: [columns, q_stride] f32, head h at h hdp; kc, vc: [page, n_kv, page_len, hdp / 2] pairs of f16.
 // hdp is hd rounded up to 8, the padding is zero. The angle is composed from two table rows, since
 // shader sin and cos are only good to 2^-11 and only near zero.
 #use group
@@ -17,6 +17,7 @@ struct Params {
     hdp: u32,
     rot: u32,
     x_stride: u32,
+    q_stride: u32, // f32 from column to column of q
     page_len: u32,
     pages_per_slot: u32,
     has_bias: u32,
@@ -87,7 +88,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
     workgroupBarrier();
     if kind == 0u {
         for (var d = lane.id; d < P.hdp; d += WG) {
-            q[(wid.y * P.n_head + h) * P.hdp + d] = turned[d];
+            q[wid.y * P.q_stride + h * P.hdp + d] = turned[d];
         }
         return;
     }

@@ -1,4 +1,4 @@
-// 32 neighbouring weights (or activations) of a row, in order.
+// 32 consecutive weights of a row (or as many activations), in order.
 struct W32 {
     w0: vec4<f32>,
     w1: vec4<f32>,

@@ -13,17 +13,290 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     // --- files -----------------------------------------------------------------------------
     #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
+    Io {
+        path: PathBuf,
+        source: std::io::Error,
+    },
 
     // --- GGUF (gguf/, quant/) --------------------------------------------------------------
-
+    #[error("{}: not a GGUF file ({})", path.display(), foreign(start))]
+    NotGguf { path: PathBuf, start: Vec<u8> },
+    #[error(
+        "{}: GGUF version {version} is not supported, only 2 and 3; convert the model again with a \
+         current converter",
+        path.display()
+    )]
+    GgufVersion { path: PathBuf, version: u32 },
+    #[error(
+        "{}: a big-endian GGUF file, only little-endian ones are supported; download the \
+         little-endian file, or convert the model again without the big-endian option",
+        path.display()
+    )]
+    GgufBigEndian { path: PathBuf },
+    #[error(
+        "{}: the file ends inside {what}: {need} bytes are needed at byte {at}, the file has \
+         {size}; it is damaged or not wholly downloaded",
+        path.display()
+    )]
+    GgufTruncated {
+        path: PathBuf,
+        what: String,
+        at: u64,
+        need: u64,
+        size: u64,
+    },
+    #[error(
+        "{}: {what} gives a count of {count}, more than a file of {size} bytes can hold; the file \
+         is damaged",
+        path.display()
+    )]
+    GgufCount {
+        path: PathBuf,
+        what: String,
+        count: u64,
+        size: u64,
+    },
+    #[error("{}: key {key} has unknown value type {id}; the file is damaged", path.display())]
+    GgufValueType { path: PathBuf, key: String, id: u32 },
+    #[error("{}: key {key} nests arrays more than {limit} deep", path.display())]
+    GgufNesting {
+        path: PathBuf,
+        key: String,
+        limit: u32,
+    },
+    #[error(
+        "{}: general.alignment is {found}, it must be a power of two from 8 to 2^30",
+        path.display()
+    )]
+    GgufAlignment { path: PathBuf, found: String },
+    #[error("{}: key {key} stands in the file twice", path.display())]
+    KeyTwice { path: PathBuf, key: String },
+    #[error("{}: key {key} is missing", path.display())]
+    KeyMissing { path: PathBuf, key: String },
+    #[error("{}: key {key} should be {wanted} but is {found}", path.display())]
+    KeyType {
+        path: PathBuf,
+        key: String,
+        wanted: &'static str,
+        found: String,
+    },
+    #[error("{}: a tensor's name is not UTF-8: \"{name}\"", path.display())]
+    TensorName { path: PathBuf, name: String },
+    #[error("{}: tensor {name} stands in the file twice", path.display())]
+    TensorTwice { path: PathBuf, name: String },
+    #[error("{}: tensor {name} has {n_dims} dimensions, 1 to 4 are possible", path.display())]
+    TensorDims {
+        path: PathBuf,
+        name: String,
+        n_dims: u32,
+    },
+    #[error("{}: tensor {name} has the impossible shape {shape:?}", path.display())]
+    TensorSize {
+        path: PathBuf,
+        name: String,
+        shape: Vec<u64>,
+    },
+    #[error("{}: tensor {name} has {}", path.display(), tensor_type(*id, *removed))]
+    TensorType {
+        path: PathBuf,
+        name: String,
+        id: u32,
+        removed: Option<&'static str>,
+    },
+    #[error(
+        "{}: tensor {name} has rows of {row} weights, {ty} needs a multiple of {block}",
+        path.display()
+    )]
+    TensorRow {
+        path: PathBuf,
+        name: String,
+        ty: &'static str,
+        row: u64,
+        block: u64,
+    },
+    #[error(
+        "{}: tensor {name} lies at offset {offset}, which is not a multiple of the alignment \
+         {alignment}",
+        path.display()
+    )]
+    TensorOffset {
+        path: PathBuf,
+        name: String,
+        offset: u64,
+        alignment: u64,
+    },
+    #[error(
+        "{}: tensor {name} ends at byte {end} but the file has only {size} bytes; it is damaged or \
+         not wholly downloaded",
+        path.display()
+    )]
+    TensorTruncated {
+        path: PathBuf,
+        name: String,
+        end: u64,
+        size: u64,
+    },
+    #[error("{}: the data of tensors {a} and {b} overlaps; the file is damaged", path.display())]
+    TensorOverlap { path: PathBuf, a: String, b: String },
+    #[error("{}: tensor {name} is missing", path.display())]
+    TensorMissing { path: PathBuf, name: String },
+    #[error("{}: tensor {name} has shape {found:?}, {wanted:?} is needed", path.display())]
+    TensorShape {
+        path: PathBuf,
+        name: String,
+        wanted: Vec<u64>,
+        found: Vec<u64>,
+    },
+    #[error(
+        "{}: part {no} of {count} of a split model; open its first part, {}",
+        path.display(), first.display()
+    )]
+    SplitNotFirst {
+        path: PathBuf,
+        first: PathBuf,
+        no: u64,
+        count: u64,
+    },
+    #[error(
+        "{}: part {no} of {count} of a split model, but its name does not end in \
+         -{no:05}-of-{count:05}.gguf, so the other parts cannot be found; restore the name",
+        path.display()
+    )]
+    SplitName { path: PathBuf, no: u64, count: u64 },
+    #[error(
+        "{}: a model split over {count} files, of which {} is missing; put it into the same folder",
+        path.display(), missing.display()
+    )]
+    SplitMissing {
+        path: PathBuf,
+        missing: PathBuf,
+        count: u64,
+    },
+    #[error(
+        "{}: does not say that it is part {no} of {count}, as its name and {} do",
+        path.display(), first.display()
+    )]
+    SplitMixed {
+        path: PathBuf,
+        first: PathBuf,
+        no: u64,
+        count: u64,
+    },
+    #[error("{}: the parts hold {found} tensors, split.tensors.count says {wanted}", path.display())]
+    SplitTensors {
+        path: PathBuf,
+        wanted: u64,
+        found: u64,
+    },
     // --- model (model/) --------------------------------------------------------------------
+    #[error(
+        "{}: architecture '{name}' is not supported; supported are {}",
+        path.display(),
+        known.join(", ")
+    )]
+    ArchUnknown { path: PathBuf, name: String, known: Vec<&'static str> },
+    #[error("{}: {key} is {value}, but {why}", path.display())]
+    KeyValue { path: PathBuf, key: String, value: String, why: &'static str },
+    #[error("{}: {key} is {value}, it must be from {min} to {max}", path.display())]
+    KeyRange { path: PathBuf, key: String, value: u32, min: u32, max: u32 },
+    #[error(
+        "{}: rope.scaling.type '{name}' is not supported; supported are none, linear and yarn",
+        path.display()
+    )]
+    RopeScaling { path: PathBuf, name: String },
+    #[error(
+        "{}: tensor {tensor} is of type {ty}, which cannot be run; supported are F32, F16, BF16, \
+         Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K: choose such a file",
+        path.display()
+    )]
+    TensorTypeUnsupported { path: PathBuf, tensor: String, ty: &'static str },
+    #[error(
+        "{}: tensor {tensor} has no place in a {arch} model of {layers} layers; running without it \
+         would give wrong answers",
+        path.display()
+    )]
+    TensorUnused { path: PathBuf, tensor: String, arch: &'static str, layers: usize },
 
     // --- text (text/) ----------------------------------------------------------------------
 
     // --- device (gpu/) ---------------------------------------------------------------------
+    #[error(
+        "no Vulkan, Metal or DX12 device was found; install a GPU driver, or a software one (Debian \
+         and Ubuntu: mesa-vulkan-drivers libvulkan1)"
+    )]
+    NoAdapter,
+    #[error("no device matches --device '{wish}'; there are: {}", known.join(", "))]
+    NoSuchDevice { wish: String, known: Vec<String> },
+    #[error("device {device} could not be opened: {reason}")]
+    DeviceRefused { device: String, reason: String },
+    #[error("device {device} gave no answer: {reason}")]
+    DeviceStuck { device: String, reason: String },
+    #[error(
+        "{name} needs {bytes} bytes in one buffer, the device allows {limit}; choose a smaller \
+         context (-c)"
+    )]
+    BufferTooLarge { name: String, bytes: u64, limit: u64 },
+    #[error(
+        "not enough device memory for {name} ({bytes} bytes): {reason}; choose a smaller model or \
+         context (-c)"
+    )]
+    OutOfMemory { name: String, bytes: u64, reason: String },
+    #[error("shader {shader} does not compile, at shaders/{file}:{line}: {message}")]
+    Shader { shader: String, file: &'static str, line: usize, message: String },
+    #[error("step {step} ({shader}) cannot be bound: {reason}")]
+    Bind { step: String, shader: String, reason: String },
 
     // --- engine (engine/, sampler/) --------------------------------------------------------
+    #[error("a context of {context} positions is too small; give -c at least 1")]
+    ContextTooSmall { context: u32 },
+    #[error(
+        "a context of {context} positions for {slots} sequence(s) does not fit this device; the \
+         largest that does is {largest} (-c)"
+    )]
+    ContextTooLarge { context: u32, largest: u32, slots: u32 },
+    #[error(
+        "the logits of {slots} sequence(s) over {n_vocab} tokens do not fit a binding of {limit} bytes"
+    )]
+    LogitsTooLarge { n_vocab: u32, slots: u32, limit: u64 },
+    #[error("the prompt is empty; give at least one token")]
+    EmptyPrompt,
+    #[error(
+        "the prompt has {tokens} tokens, with the {held} already held more than the context of \
+         {context}; shorten it or give a larger -c"
+    )]
+    PromptTooLong { tokens: usize, held: usize, context: u32 },
+    #[error("token id {id} is outside the vocabulary of {n_vocab}")]
+    TokenOutOfRange { id: u32, n_vocab: u32 },
+    #[error("all {slots} sequence slots are taken")]
+    NoSlot { slots: u32 },
+    #[error(
+        "the model's logits after {position} tokens are not numbers (NaN or infinity): the file's \
+         weights are damaged, or the device computes wrongly; run with --verify to see where"
+    )]
+    NotFinite { position: usize },
+    #[error(
+        "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}"
+    )]
+    Verify { plan: &'static str, step: usize, label: String, shader: String, device: String, detail: String },
 
     // --- models by name (cli/pull) ---------------------------------------------------------
+}
+
+/// What a file that is not GGUF looks like.
+fn foreign(start: &[u8]) -> String {
+    match start {
+        [] => "it is empty".into(),
+        [b'l' | b'f', b'm', b'g', b'g', ..] | [b't', b'j', b'g', b'g', ..] => {
+            "an older ggml format: convert the model again".into()
+        }
+        [b'<', ..] => "it looks like a web page: a failed download?".into(),
+        _ => format!("it starts with \"{}\"", start.escape_ascii()),
+    }
+}
+
+fn tensor_type(id: u32, removed: Option<&str>) -> String {
+    match removed {
+        Some(name) => format!("type {id} ({name}), which was removed from the format"),
+        None => format!("unknown type {id}"),
+    }
 }

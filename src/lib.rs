@@ -1,6 +1,12 @@
 //! Tokstep runs large language models from one GGUF file on any GPU through WGSL compute shaders.
 
 pub mod error;
+pub mod gguf;
+pub mod gpu;
 pub mod kernel;
+pub mod model;
+pub mod plan;
+pub mod quant;
 pub mod reference;
+
 pub use error::{Error, Result};

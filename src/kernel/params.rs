@@ -40,12 +40,12 @@ params! {
     TakeRow { n: u32, stride: u32 }
     /// `rope_kv.wgsl`
     RopeKv {
-        n_head: u32, n_kv: u32, hd: u32, hdp: u32, rot: u32, x_stride: u32,
+        n_head: u32, n_kv: u32, hd: u32, hdp: u32, rot: u32, x_stride: u32, q_stride: u32,
         page_len: u32, pages_per_slot: u32, has_bias: u32, has_norm: u32, eps: f32,
     }
     /// `attention.wgsl`
     Attention {
-        n_head: u32, n_kv: u32, hdp: u32, heads: u32, blocks: u32, scale: f32, window: u32,
+        n_head: u32, n_kv: u32, hdp: u32, q_stride: u32, heads: u32, blocks: u32, scale: f32, window: u32,
         chunk: u32, n_chunks: u32, page_len: u32, pages_per_slot: u32, col0: u32,
     }
     /// `attn_combine.wgsl`

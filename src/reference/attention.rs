@@ -51,7 +51,7 @@ pub fn attention(bytes: &[u8], grid: [u32; 3], b: &mut Binds) {
                     let page = pages[(slot * p.pages_per_slot + t / p.page_len) as usize];
                     cache_at(page, p.n_kv, kv, p.page_len, t, p.hdp)
                 };
-                let q = &x[(y * n_head + h) * hdp..][..hdp];
+                let q = &x[y * 4 * p.q_stride as usize + h * hdp..][..hdp];
                 let score = |t| -> f64 {
                     let k = halves(&kc, at(t), hdp);
                     q.iter().zip(k).map(|(q, k)| *q as f64 * k).sum::<f64>() * p.scale as f64
@@ -147,6 +147,7 @@ mod tests {
             n_head: 2,
             n_kv: 1,
             hdp: 8,
+            q_stride: 4,
             heads: 2,
             blocks: 1,
             scale: 1.0,

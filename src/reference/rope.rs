@@ -52,7 +52,7 @@ pub fn rope_kv(bytes: &[u8], grid: [u32; 3], b: &mut Binds) {
             }
             v.resize(hdp, 0.0);
             if is_q {
-                let out = &mut q[(c * n_head + h) * hdp..][..hdp];
+                let out = &mut q[c * p.q_stride as usize + h * hdp..][..hdp];
                 out.iter_mut().zip(&v).for_each(|(o, v)| *o = *v as f32);
             } else if flags & 1 == 1 {
                 let page = pages[(slot * p.pages_per_slot + position / p.page_len) as usize];
@@ -141,6 +141,7 @@ mod tests {
             hdp: 8,
             rot: 2,
             x_stride: 9,
+            q_stride: 8,
             page_len: 2,
             pages_per_slot: 2,
             has_bias: 1,

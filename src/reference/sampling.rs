@@ -114,14 +114,8 @@ fn choose(logits: &[f32], slot: &Slot) -> Option<u32> {
     if logits.iter().any(|l| l.is_nan() || *l == f32::INFINITY) {
         return None;
     }
-    let mut left: Vec<(f64, u32)> = Vec::new();
-    left.extend(
-        logits
-            .iter()
-            .zip(0..)
-            .filter(|(l, _)| l.is_finite())
-            .map(|(l, i)| (*l as f64, i)),
-    );
+    let finite = logits.iter().zip(0..).filter(|(l, _)| l.is_finite());
+    let mut left: Vec<(f64, u32)> = finite.map(|(l, i)| (*l as f64 + 0.0, i)).collect(); // no -0
     left.sort_by(|a, b| b.0.total_cmp(&a.0)); // stable: the lowest index first on a tie
     let &(top, best) = left.first().filter(|(l, _)| *l > LOW as f64)?;
     if slot.temp < 1e-6 || slot.top_k == 1 {

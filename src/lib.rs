@@ -8,6 +8,7 @@ pub mod kernel;
 pub mod model;
 pub mod plan;
 pub mod quant;
+pub mod reference;
 pub mod text;
 
 pub use error::{Error, Result};

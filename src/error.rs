@@ -211,6 +211,11 @@ pub enum Error {
     )]
     TensorTypeUnsupported { path: PathBuf, tensor: String, ty: &'static str },
     #[error(
+        "{}: the tokenizer has {tokens} tokens but token_embd only {rows} rows; the file is damaged",
+        path.display()
+    )]
+    VocabTooLarge { path: PathBuf, tokens: usize, rows: u32 },
+    #[error(
         "{}: tensor {tensor} has no place in a {arch} model of {layers} layers; running without it \
          would give wrong answers",
         path.display()
@@ -218,7 +223,58 @@ pub enum Error {
     TensorUnused { path: PathBuf, tensor: String, arch: &'static str, layers: usize },
 
     // --- text (text/) ----------------------------------------------------------------------
-
+    #[error(
+        "{}: tokenizer model \"{name}\" (tokenizer.ggml.model) is not supported, only \"gpt2\" \
+         (byte-level BPE) and \"llama\" (SentencePiece BPE)",
+        path.display()
+    )]
+    TokenizerModel { path: PathBuf, name: String },
+    #[error(
+        "{}: pre-tokenizer \"{name}\" (tokenizer.ggml.pre) is not known; known are: {known}",
+        path.display()
+    )]
+    TokenizerPre {
+        path: PathBuf,
+        name: String,
+        known: String,
+    },
+    #[error("{}: {key} has {found} entries for {tokens} tokens; the file is damaged", path.display())]
+    VocabLength {
+        path: PathBuf,
+        key: String,
+        found: usize,
+        tokens: usize,
+    },
+    #[error(
+        "{}: entry {index} of tokenizer.ggml.merges, \"{text}\", is not two texts with a space \
+         between them",
+        path.display()
+    )]
+    VocabMerge {
+        path: PathBuf,
+        index: usize,
+        text: String,
+    },
+    #[error("{}: the tokenizer cannot be built: {what}", path.display())]
+    TokenizerBuild { path: PathBuf, what: String },
+    #[error("the text cannot be tokenized: {0}")]
+    Tokenize(String),
+    #[error("chat template, line {line}: {what}\n  {line} | {source_line}")]
+    Template {
+        line: usize,
+        source_line: String,
+        what: String,
+    },
+    #[error("chat template: {0}")]
+    TemplateOther(String),
+    #[error("no thread could be started to render the chat template: {0}")]
+    TemplateThread(std::io::Error),
+    #[error("{}: this model has no chat template (tokenizer.chat_template)", path.display())]
+    NoTemplate { path: PathBuf },
+    #[error("{}: {what}", path.display())]
+    Messages { path: PathBuf, what: String },
+    #[error("\"{0}\" is not a list of token ids such as 1,2,3")]
+    TokenIds(String),
     // --- device (gpu/) ---------------------------------------------------------------------
     #[error(
         "no Vulkan, Metal or DX12 device was found; install a GPU driver, or a software one (Debian \

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use crate::gpu::{GpuProgram, Staging, Which};
-use crate::plan::Batch;
+use crate::gpu::{GpuProgram, Staging};
+use crate::plan::{Batch, Which};
 
 /// What one command buffer is to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
-use crate::gpu::{GpuProgram, Staging, Which};
+use crate::gpu::{GpuProgram, Staging};
 use crate::kernel::params::Slot as SlotState;
 use crate::plan::sizes::RING_LEN;
-use crate::plan::{Batch, Sizes};
+use crate::plan::{Batch, Sizes, Which};
 use crate::{Error, Result};
 
 /// Produced instead of a token where the logits are not numbers.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::device::{Gpu, add};
 use super::pipelines::Pipelines;
 use super::upload::upload;
-use crate::plan::{Batch, BufId, Buffer, Plan, Program, Step};
+use crate::plan::{Batch, BufId, Buffer, Plan, Program, Step, Which};
 use crate::{Error, Result};
 
 /// A persistent resource.
@@ -22,19 +22,6 @@ pub enum Resource {
         /// log2 of its line length.
         shift: u32,
     },
-}
-
-/// Which plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Which {
-    /// One step for all slots, tail included.
-    Decode,
-    /// A prompt chunk, hidden states only.
-    Prefill,
-    /// The last prompt chunk: the tail samples a token.
-    PrefillLast,
-    /// A prompt chunk with all logits.
-    Logits,
 }
 
 struct GpuStep {
@@ -101,15 +88,12 @@ impl GpuProgram {
     }
 
     fn steps(&self, which: Which) -> impl Iterator<Item = (&Step, &GpuStep)> {
-        let p = &self.program;
-        let (plan, made, tail) = match which {
-            Which::Decode => (&p.decode, &self.plans[0], true),
-            Which::Prefill => (&p.prefill, &self.plans[1], false),
-            Which::PrefillLast => (&p.prefill, &self.plans[1], true),
-            Which::Logits => (&p.logits, &self.plans[2], true),
+        let made = match which {
+            Which::Decode => &self.plans[0],
+            Which::Prefill | Which::PrefillLast => &self.plans[1],
+            Which::Logits => &self.plans[2],
         };
-        let tail = tail.then(|| plan.tail.iter().zip(&made.tail)).into_iter().flatten();
-        plan.body.iter().zip(&made.body).chain(tail)
+        self.program.steps(which).zip(made.body.iter().chain(&made.tail))
     }
 
     /// Records the steps of a plan for one batch after the other into one compute pass, then what

@@ -159,6 +159,24 @@ pub struct Plan {
     pub tail: Vec<Step>,
 }
 
+/// Which plan, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// One step for all slots, tail included.
+    Decode,
+    /// A prompt chunk, hidden states only.
+    Prefill,
+    /// The last prompt chunk: the tail samples a token.
+    PrefillLast,
+    /// A prompt chunk with all logits.
+    Logits,
+}
+
+impl Which {
+    /// All of them.
+    pub const ALL: [Which; 4] = [Which::Decode, Which::Prefill, Which::PrefillLast, Which::Logits];
+}
+
 /// All plans of a loaded model and the buffers they share.
 pub struct Program {
     /// Every persistent resource.
@@ -173,6 +191,24 @@ pub struct Program {
     pub io: Io,
     /// The sizes everything was made for.
     pub sizes: Sizes,
+}
+
+impl Program {
+    /// The plan meant, and whether its tail is run.
+    pub fn plan(&self, which: Which) -> (&Plan, bool) {
+        match which {
+            Which::Decode => (&self.decode, true),
+            Which::Prefill => (&self.prefill, false),
+            Which::PrefillLast => (&self.prefill, true),
+            Which::Logits => (&self.logits, true),
+        }
+    }
+
+    /// The steps of a plan in order.
+    pub fn steps(&self, which: Which) -> impl Iterator<Item = &Step> {
+        let (plan, tail) = self.plan(which);
+        plan.body.iter().chain(plan.tail.iter().filter(move |_| tail))
+    }
 }
 
 /// Buffers that cross to the host.

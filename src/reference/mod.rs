@@ -3,12 +3,15 @@
 
 mod attention;
 mod binds;
+pub mod compare;
 mod matrix;
 mod norm;
 mod rope;
+mod runner;
 mod sampling;
 
 pub use binds::{Binds, Data, Rows};
+pub use runner::Runner;
 
 /// A twin: the bytes of the kernel's parameter block, its grid (how many columns, heads or chunks
 /// there are), and its buffers by the binding names of the kernel table.

@@ -191,7 +191,58 @@ pub enum Error {
     // --- model (model/) --------------------------------------------------------------------
 
     // --- text (text/) ----------------------------------------------------------------------
-
+    #[error(
+        "{}: tokenizer model \"{name}\" (tokenizer.ggml.model) is not supported, only \"gpt2\" \
+         (byte-level BPE) and \"llama\" (SentencePiece BPE)",
+        path.display()
+    )]
+    TokenizerModel { path: PathBuf, name: String },
+    #[error(
+        "{}: pre-tokenizer \"{name}\" (tokenizer.ggml.pre) is not known; known are: {known}",
+        path.display()
+    )]
+    TokenizerPre {
+        path: PathBuf,
+        name: String,
+        known: String,
+    },
+    #[error("{}: {key} has {found} entries for {tokens} tokens; the file is damaged", path.display())]
+    VocabLength {
+        path: PathBuf,
+        key: String,
+        found: usize,
+        tokens: usize,
+    },
+    #[error(
+        "{}: entry {index} of tokenizer.ggml.merges, \"{text}\", is not two texts with a space \
+         between them",
+        path.display()
+    )]
+    VocabMerge {
+        path: PathBuf,
+        index: usize,
+        text: String,
+    },
+    #[error("{}: the tokenizer cannot be built: {what}", path.display())]
+    TokenizerBuild { path: PathBuf, what: String },
+    #[error("the text cannot be tokenized: {0}")]
+    Tokenize(String),
+    #[error("chat template, line {line}: {what}\n  {line} | {source_line}")]
+    Template {
+        line: usize,
+        source_line: String,
+        what: String,
+    },
+    #[error("chat template: {0}")]
+    TemplateOther(String),
+    #[error("no thread could be started to render the chat template: {0}")]
+    TemplateThread(std::io::Error),
+    #[error("{}: this model has no chat template (tokenizer.chat_template)", path.display())]
+    NoTemplate { path: PathBuf },
+    #[error("{}: {what}", path.display())]
+    Messages { path: PathBuf, what: String },
+    #[error("\"{0}\" is not a list of token ids such as 1,2,3")]
+    TokenIds(String),
     // --- device (gpu/) ---------------------------------------------------------------------
 
     // --- engine (engine/, sampler/) --------------------------------------------------------

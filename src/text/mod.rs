@@ -2,6 +2,7 @@
 //! turns token bytes back into whole characters.
 
 mod bpe;
+mod jinja;
 mod json;
 mod pre;
 mod pycompat;

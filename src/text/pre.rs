@@ -25,81 +25,119 @@ const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const DEEPSEEK3: &str = r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##;
 
-/// Every rule, the plain one first.
+/// What most rules share.
+const PLAIN: Pre = Pre {
+    names: &[],
+    splits: &[GPT2],
+    whole_words: false,
+    nfc: false,
+    add_bos: false,
+};
+
+/// Every rule.
 static ALL: &[Pre] = &[
     Pre {
         names: &[
-            "gpt-2", "phi-2", "olmo", "mpt", "jais", "trillion", "gigachat", "a.x-4.0", "mellum",
-            "exaone4", "granite-docling",
+            "gpt-2",
+            "phi-2",
+            "olmo",
+            "mpt",
+            "jais",
+            "trillion",
+            "gigachat",
+            "a.x-4.0",
+            "mellum",
+            "exaone4",
+            "granite-docling",
         ],
-        splits: &[GPT2],
-        whole_words: false,
-        nfc: false,
-        add_bos: false,
+        ..PLAIN
     },
     Pre {
         names: &["default"],
-        splits: &[r"[\p{P}\$\+<=>\^\~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
-        ..ALL[0]
+        splits: &[
+            r"[\p{P}\$\+<=>\^\~\|]+",
+            GPT2,
+            r"\p{N}+",
+            r"[0-9][0-9][0-9]",
+        ],
+        ..PLAIN
     },
     Pre {
         names: &[
-            "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b",
+            "smollm",
+            "starcoder",
+            "refact",
+            "command-r",
+            "codeshell",
+            "exaone",
+            "minerva-7b",
             "mellum2",
         ],
         splits: &[r"\p{N}", GPT2],
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["falcon"],
         splits: &[r"[\p{P}\$\+<=>\^\~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &[
-            "llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
             "lfm2",
         ],
         splits: &[LLAMA3],
         whole_words: true,
         add_bos: true,
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"],
         splits: &[LLAMA3],
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["qwen2"],
         splits: &[QWEN2],
         nfc: true,
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &[
-            "deepseek-r1-qwen", "stablelm2", "megrez", "kormo", "hunyuan", "solar-open", "grok-2",
+            "deepseek-r1-qwen",
+            "stablelm2",
+            "megrez",
+            "kormo",
+            "hunyuan",
+            "solar-open",
+            "grok-2",
         ],
         splits: &[QWEN2],
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["qwen35"],
         splits: &[QWEN35],
         nfc: true,
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["tekken"],
         splits: &[TEKKEN],
         whole_words: true,
         add_bos: true,
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["gpt-4o", "llama4", "kanana2", "minimax-m2"],
         splits: &[GPT4O],
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["deepseek-coder"],
@@ -110,12 +148,12 @@ static ALL: &[Pre] = &[
             r"[一-龥ࠀ-一가-\x{D7FF}]+",
             r"\p{N}",
         ],
-        ..ALL[0]
+        ..PLAIN
     },
     Pre {
         names: &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
         splits: &[r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK3],
-        ..ALL[0]
+        ..PLAIN
     },
 ];
 

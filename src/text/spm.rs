@@ -66,7 +66,11 @@ impl Spm {
     /// Appends the tokens of `text`, after a space if `prefix`.
     pub(super) fn encode(&self, vocab: &Vocab, text: &str, prefix: bool, out: &mut Vec<u32>) {
         let text = text.replace(' ', SPACE);
-        let text = if prefix { SPACE.to_owned() + &text } else { text };
+        let text = if prefix {
+            SPACE.to_owned() + &text
+        } else {
+            text
+        };
         let count = text.chars().count();
         let mut symbols: Vec<Symbol> = text
             .char_indices()
@@ -83,7 +87,10 @@ impl Spm {
         for right in 1..count {
             queue.extend(pair(vocab, &text, &symbols, Some(right - 1), Some(right)));
         }
-        while let Some(Pair { left, right, len, .. }) = queue.pop() {
+        while let Some(Pair {
+            left, right, len, ..
+        }) = queue.pop()
+        {
             let (a, b) = (&symbols[left], &symbols[right]);
             if a.len == 0 || b.len == 0 || a.len + b.len != len {
                 continue;

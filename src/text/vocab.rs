@@ -54,8 +54,9 @@ pub(super) struct Vocab {
     end: Vec<u32>,
 }
 
-/// Control tokens that end an answer whatever the metadata say: files often name one end token and
-/// use another. The names are those of llama.cpp's list.
+/// Tokens that end an answer whatever the metadata say: files often name one end token and use
+/// another. The names are those of llama.cpp's list. User-defined tokens with these names count as
+/// control tokens, as they do there (Gemma has an HTML `</s>`); ordinary pieces do not.
 const END_NAMES: &[&str] = &[
     "<|eot_id|>",
     "<|eom_id|>",
@@ -84,6 +85,10 @@ const END_NAMES: &[&str] = &[
 impl Vocab {
     pub(super) fn from_gguf(g: &Gguf) -> Result<Vocab> {
         let path = || g.path().to_owned();
+        let missing = |key: &str| Error::KeyMissing {
+            path: path(),
+            key: key.into(),
+        };
         let model = match g.need_str("tokenizer.ggml.model")? {
             "gpt2" => Model::Bpe,
             "llama" => Model::Spm,
@@ -95,10 +100,7 @@ impl Vocab {
         let key = "tokenizer.ggml.tokens";
         let tokens = g.strs(key)?.unwrap_or_default();
         if tokens.is_empty() {
-            return Err(Error::KeyMissing {
-                path: path(),
-                key: key.into(),
-            });
+            return Err(missing(key));
         }
         let same_length = |key: &str, found: usize| match found == tokens.len() {
             true => Ok(()),
@@ -110,13 +112,17 @@ impl Vocab {
             }),
         };
         let key = "tokenizer.ggml.token_type";
-        let kinds = match g.u32s(key)? {
+        let mut kinds: Vec<Kind> = match g.u32s(key)? {
             Some(ids) => ids.into_iter().map(Kind::from_id).collect(),
             None => vec![Kind::Normal; tokens.len()],
         };
         same_length(key, kinds.len())?;
         let key = "tokenizer.ggml.scores";
-        let scores = g.f32s(key)?.unwrap_or_else(|| vec![0.0; tokens.len()]);
+        let scores = match g.f32s(key)? {
+            Some(scores) => scores,
+            None if model == Model::Bpe => vec![0.0; tokens.len()],
+            None => return Err(missing(key)),
+        };
         same_length(key, scores.len())?;
 
         let mut text = Vec::with_capacity(tokens.iter().map(|t| t.len()).sum());
@@ -133,11 +139,18 @@ impl Vocab {
         // (11) is an ordinary word in most vocabularies, so there the absence means none.
         let spm = |id: u32| (model == Model::Spm).then_some(id);
         let eos = role("eos", spm(2))?;
-        let named = END_NAMES.iter().filter_map(|name| {
-            let id = *ids.get(name.as_bytes())?;
-            (kinds[id as usize] == Kind::Control).then_some(id)
-        });
-        let mut end: Vec<u32> = named.chain(eos).collect();
+        let mut end = Vec::new();
+        for name in END_NAMES {
+            let Some(&id) = ids.get(name.as_bytes()) else {
+                continue;
+            };
+            let kind = &mut kinds[id as usize];
+            if matches!(kind, Kind::Control | Kind::User) {
+                *kind = Kind::Control;
+                end.push(id);
+            }
+        }
+        end.extend(eos);
         end.extend(role("eot", None)?);
         end.extend(role("eom", None)?);
         Ok(Vocab {

@@ -1,0 +1,159 @@
+//! Chat templates: the Jinja program a GGUF file carries, run as transformers runs it
+//! (`apply_chat_template`: `trim_blocks`, `lstrip_blocks`, nothing escaped, its extra functions).
+
+use super::vocab::special_text;
+use super::{jinja, json, pycompat};
+use crate::gguf::Gguf;
+use crate::{Error, Result};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+
+/// Work one rendering may do, in minijinja's units (an instruction, or 64 bytes of text): a second
+/// and 128 MB at worst, and many times what a chat of a full context needs.
+const FUEL: u64 = 2_000_000;
+
+/// Stack for a rendering, in bytes; reserved, and used only by templates that mean harm.
+
+const STACK: usize = 512 << 20;
+
+/// One message of a chat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks: `system`, `user`, `assistant`.
+    pub role: String,
+    /// What is said.
+    pub content: String,
+}
+
+impl Message {
+    /// A message of this role.
+    pub fn new(role: &str, content: &str) -> Message {
+        Message {
+            role: role.into(),
+            content: content.into(),
+        }
+    }
+}
+
+/// A compiled template.
+pub struct ChatTemplate {
+    env: Environment<'static>,
+    source: String,
+    /// `bos_token` and `eos_token`, where the vocabulary has them.
+    tokens: Map<String, Json>,
+}
+
+const NAME: &str = "chat template";
+
+impl ChatTemplate {
+    /// The template in `tokenizer.chat_template`, if the file has one.
+    pub fn from_gguf(g: &Gguf) -> Result<Option<ChatTemplate>> {
+        let source = g.str("tokenizer.chat_template")?.unwrap_or_default();
+        if source.is_empty() {
+            return Ok(None);
+        }
+        let mut template = ChatTemplate::new(source)?;
+        for role in ["bos", "eos"] {
+            if let Some(text) = special_text(g, role)? {
+                template.tokens.insert(format!("{role}_token"), text.into());
+            }
+        }
+        Ok(Some(template))
+    }
+
+    /// Compiles a template; a syntax error names the line.
+    pub fn new(source: &str) -> Result<ChatTemplate> {
+        let source = jinja::for_minijinja(source);
+        let mut env = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .expect("jinja's own delimiters are valid");
+        env.set_syntax(syntax);
+        env.set_auto_escape_callback(|_| AutoEscape::None);
+        env.set_debug(false);
+        env.set_fuel(Some(FUEL));
+        env.set_recursion_limit(200);
+        env.set_unknown_method_callback(pycompat::method);
+        env.set_formatter(|out, _, value| pycompat::print(out, value));
+        env.add_filter("tojson", json::tojson);
+        env.add_function("raise_exception", pycompat::raise_exception);
+        env.add_function("strftime_now", pycompat::strftime_now);
+        env.add_template_owned(NAME, source.clone())
+            .map_err(|e| fault(&source, e))?;
+        Ok(ChatTemplate {
+            env,
+            source,
+            tokens: Map::new(),
+        })
+    }
+
+    /// The prompt for `messages` (a JSON array of objects with `role` and `content`), with `tools`
+    /// if the model is to have some, ending with the start of the assistant's answer if
+    /// `add_generation_prompt`. `extra` variables come last and may replace the others.
+    pub fn render(
+        &self,
+        messages: &Json,
+        tools: Option<&Json>,
+        add_generation_prompt: bool,
+        extra: &Map<String, Json>,
+    ) -> Result<String> {
+        let mut context = self.tokens.clone();
+        context.insert("messages".into(), messages.clone());
+        context.insert("tools".into(), tools.cloned().unwrap_or_default());
+        context.insert("documents".into(), Json::Null);
+        context.insert("add_generation_prompt".into(), add_generation_prompt.into());
+        context.extend(extra.clone());
+        let rendered = on_a_deep_stack(|| {
+            let template = self.env.get_template(NAME);
+            let rendered = template.and_then(|template| template.render(Serde(&context)));
+            rendered.map_err(|e| fault(&self.source, e)) // the error may hold a deep value, too
+        });
+        rendered?
+    }
+
+    /// [`ChatTemplate::render`] of plain messages, ending with the start of the answer.
+    pub fn render_chat(&self, messages: &[Message]) -> Result<String> {
+        let messages = messages
+            .iter()
+            .map(|m| serde_json::json!({ "role": m.role, "content": m.content }));
+        self.render(&Json::Array(messages.collect()), None, true, &Map::new())
+    }
+}
+
+/// Runs `f` on a thread of its own, whose stack is deep enough for every value that a template can
+/// nest with its fuel: printing and dropping such values is recursive.
+fn on_a_deep_stack<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
+    let builder = std::thread::Builder::new().stack_size(STACK);
+    std::thread::scope(|scope| {
+        let thread = builder
+            .spawn_scoped(scope, f)
+            .map_err(Error::TemplateThread)?;
+        let panic = |payload| std::panic::resume_unwind(payload);
+        Ok(thread.join().unwrap_or_else(panic))
+    })
+}
+
+/// An error with the line it is about.
+fn fault(source: &str, error: minijinja::Error) -> Error {
+    let what = match error.detail() {
+        Some(detail) => detail.to_owned(),
+        None => error.kind().to_string(),
+    };
+    match error.line() {
+        Some(line) => Error::Template {
+            line,
+            source_line: source
+                .lines()
+                .nth(line.max(1) - 1)
+                .unwrap_or_default()
+                .to_owned(),
+            what,
+        },
+        None => Error::TemplateOther(what),
+    }
+}

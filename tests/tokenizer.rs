@@ -1,0 +1,113 @@
+//! Tokenizers against llama.cpp and Hugging Face's tokenizers, and vocabularies that are broken.
+
+mod common;
+
+use common::{case, json, model};
+use serde_json::Value;
+use std::collections::HashMap;
+use tokstep::gguf::Gguf;
+use tokstep::text::Tokenizer;
+
+fn open(path: &std::path::Path) -> Tokenizer {
+    Tokenizer::from_gguf(&Gguf::open(path).unwrap()).unwrap()
+}
+
+fn ids(v: &Value) -> Vec<u32> {
+    serde_json::from_value(v.clone()).unwrap()
+}
+
+/// Encodes every case whose model `tokenizer` gives, and decodes it again. Returns their number.
+fn check(cases: &str, tokenizer: impl Fn(&str) -> Option<Tokenizer>) -> usize {
+    let mut tokenizers = HashMap::new();
+    let (mut count, mut wrong) = (0, Vec::new());
+    for case in json(cases).as_array().unwrap() {
+        let name = case["model"].as_str().unwrap().to_owned();
+        let t = tokenizers
+            .entry(name.clone())
+            .or_insert_with(|| tokenizer(&name));
+        let Some(t) = t else { continue };
+        let text = case["text"].as_str().unwrap();
+        let special = case["parse_special"].as_bool().unwrap();
+        let add = case["add_special"].as_bool().unwrap_or(false);
+        let found = t.encode(text, special, add).unwrap();
+        let back = t.decode(&found, !add);
+        if found != ids(&case["ids"]) {
+            wrong.push(format!("{name} {text:?}: {found:?}, not {}", case["ids"]));
+        }
+        // A prefix model adds a space after each special token, which stays in the text.
+        let blur = |s: &str| match name.as_str() {
+            "tok_spm_prefix.gguf" => s.replace(' ', ""),
+            _ => s.to_owned(),
+        };
+        if blur(&back) != blur(text) {
+            wrong.push(format!("{name} {text:?}: decoded to {back:?}"));
+        }
+        count += 1;
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong of {count}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+    count
+}
+
+#[test]
+fn tiny_vocabularies() {
+    let open_case = |name: &str| Some(open(&case(&format!("cases/tokenizer/{name}"))));
+    assert_eq!(check("cases/tokenizer/tiny.json", open_case), 187);
+}
+
+fn real(name: &str) -> Option<&'static str> {
+    match name {
+        "smollm2" => Some("SmolLM2-135M-Instruct.Q4_1.gguf"),
+        "gemma3" => Some("gemma-3-270m.Q4_K_M.gguf"),
+        _ => None,
+    }
+}
+
+#[test]
+#[ignore = "needs the model SmolLM2-135M-Instruct.Q4_1.gguf"]
+fn smollm2_cases() {
+    let wanted = |name: &str| {
+        real(name)
+            .filter(|_| name == "smollm2")
+            .map(|f| open(&model(f)))
+    };
+    assert_eq!(check("cases/tokenizer/real_models.json", wanted), 82);
+    golden("smollm2");
+}
+
+#[test]
+#[ignore = "needs the model gemma-3-270m.Q4_K_M.gguf"]
+fn gemma3_cases() {
+    let wanted = |name: &str| {
+        real(name)
+            .filter(|_| name == "gemma3")
+            .map(|f| open(&model(f)))
+    };
+    assert_eq!(check("cases/tokenizer/real_models.json", wanted), 75);
+    golden("gemma3");
+}
+
+/// Twelve prompts in four modes.
+fn golden(name: &str) {
+    let t = open(&model(real(name).unwrap()));
+    let mut count = 0;
+    for prompt in json(&format!("golden/tokens_{name}.json"))
+        .as_array()
+        .unwrap()
+    {
+        for (mode, expected) in prompt["tokens"].as_object().unwrap() {
+            let on = |flag: &str| mode.contains(&format!("{flag}=true"));
+            let text = prompt["prompt"].as_str().unwrap();
+            let found = t
+                .encode(text, on("parse_special"), on("add_special"))
+                .unwrap();
+            assert_eq!(found, ids(expected), "{name} {} {mode}", prompt["id"]);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 48);
+}

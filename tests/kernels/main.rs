@@ -80,8 +80,14 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
     for (_, name, id) in case.written() {
         for (place, from_end) in [("before", false), ("behind", true)] {
             let mut hit = case.clone();
-            change(&mut hit, id, |v| if from_end { v.len() - 1 } else { GUARD - 1 });
+            let at = |v: &Vec<u32>| if from_end { v.len() - 1 } else { GUARD - 1 };
+            let mut silent = case.clone();
+            change(&mut hit, id, at, 0.5f32.to_bits());
             all.push((format!("a guard word {place} {name}"), hit));
+            if kernel.name != "rope_kv" {
+                change(&mut silent, id, at, f32::NAN.to_bits());
+                all.push((format!("a NaN {place} {name}"), silent));
+            }
         }
     }
     let mut input = case.clone();
@@ -89,7 +95,7 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
     if let Init::Rows { matrix, .. } = &mut input.buffers[b.buf].init {
         *matrix = weights::damaged(matrix);
     } else {
-        change(&mut input, b.buf, |_| (b.offset / 4) as usize);
+        change(&mut input, b.buf, |_| (b.offset / 4) as usize, 5f32.to_bits());
     }
     if kernel.name != "attn_combine" {
         // Its input is the output of the step before.
@@ -98,12 +104,12 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
     all
 }
 
-/// Changes a word of a buffer's first contents to another number.
-fn change(case: &mut Case, buf: usize, at: impl Fn(&Vec<u32>) -> usize) {
+/// Changes a word of a buffer's first contents.
+fn change(case: &mut Case, buf: usize, at: impl Fn(&Vec<u32>) -> usize, to: u32) {
     let Init::U32(v) = &mut case.buffers[buf].init else { panic!("no words in {buf}") };
     let v = Arc::make_mut(v);
     let at = at(v);
-    v[at] = (f32::from_bits(v[at]).max(0.0) + 0.5).to_bits();
+    assert_ne!(std::mem::replace(&mut v[at], to), to, "nothing planted");
 }
 
 fn planted_errors_are_found() {

@@ -3,7 +3,7 @@
 
 use super::cases::{Attention, GetRows, Glu, Norm, Product, RopeKv};
 use super::common::Rng;
-use super::rig::{Case, POISON, bind, bind_at, bind_guarded};
+use super::rig::{Case, NAN, POISON, bind, bind_at, bind_guarded};
 use super::weights;
 use tokstep::kernel::params::{self, Mode};
 use tokstep::kernel::{Caps, Shader};
@@ -28,9 +28,9 @@ fn bits(v: f32) -> u32 {
     v.to_bits()
 }
 
-/// `cols` columns of `stride` words, poison but for the first `n` of each.
-fn matrix(cols: u32, stride: u32, n: usize, mut value: impl FnMut(u32, usize) -> u32) -> Vec<u32> {
-    let mut v = vec![POISON; (cols * stride) as usize];
+/// `cols` columns of `stride` words, `pad` but for the first `n` of each.
+fn matrix(cols: u32, stride: u32, n: usize, pad: u32, mut value: impl FnMut(u32, usize) -> u32) -> Vec<u32> {
+    let mut v = vec![pad; (cols * stride) as usize];
     for c in 0..cols {
         for i in 0..n {
             v[c as usize * stride as usize + i] = value(c, i);
@@ -61,17 +61,17 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     let size = if gated { 0.25 } else { 1.0 };
     let width = if p.kernel == "matmul" { p.n_cols.next_multiple_of(32) } else { p.columns };
     let x_stride = stride(p.k as u32);
-    let x = matrix(width, x_stride, p.k.next_multiple_of(32), |c, i| {
+    let x = matrix(width, x_stride, p.k.next_multiple_of(32), NAN, |c, i| {
         match (i < p.k, c >= p.n_cols && p.nan) {
-            (true, true) => POISON,
+            (true, true) => NAN,
             (true, false) => bits(size * r.signed()),
             (false, _) => 0,
         }
     });
-    let x = case.guarded(&x, POISON, (width * x_stride) as usize + uniform_words(p.uniform));
+    let x = case.guarded(&x, NAN, (width * x_stride) as usize + uniform_words(p.uniform));
     let out_stride = stride(p.out_row + p.rows as u32);
     let first = p.out_row as usize;
-    let out = matrix(width, out_stride, first + p.rows, |c, i| {
+    let out = matrix(width, out_stride, first + p.rows, POISON, |c, i| {
         let live = p.mode == Mode::Add && c < p.n_cols && i >= first;
         if live { bits(r.signed()) } else { POISON }
     });
@@ -144,13 +144,14 @@ fn group(caps: &Caps, kernel: &'static str, shared: bool, lanes: u32) -> Shader 
 pub fn norm(caps: &Caps, p: &Norm, r: &mut Rng) -> Case {
     let mut case = Case::new(format!("{p:?}"), p.cols, 1);
     let s = stride(p.n as u32);
-    let x = matrix(p.cols, s, p.n, |_, _| bits(p.size * r.signed()));
-    let x = case.guarded(&x, POISON, 0);
+    let x = matrix(p.cols, s, p.n, NAN, |_, _| bits(p.size * r.signed()));
+    let x = case.guarded(&x, NAN, 0);
     let post = p.kernel == "post_norm";
     let weight: Vec<f32> = (0..p.n * (1 + usize::from(post))).map(|_| 2.0 * r.signed()).collect();
     let mut binds = vec![bind_guarded("x", x), bind("weight", case.floats(&weight))];
     if post {
-        let h = matrix(p.cols, s, p.n, |_, _| bits(p.size * r.signed()));
+        // Not so large that what is added to it gets lost.
+        let h = matrix(p.cols, s, p.n, POISON, |_, _| bits(p.size.min(30.0) * r.signed()));
         binds.push(bind_guarded("h", case.guarded(&h, POISON, 0)));
     }
     binds.push(bind_guarded("out", case.guarded(&poison(p.cols * s), POISON, 0)));
@@ -163,8 +164,8 @@ pub fn glu(p: &Glu, r: &mut Rng) -> Case {
     let mut case = Case::new(format!("{p:?}"), p.cols, 1);
     let n = p.n as u32;
     let (x_stride, out_stride) = (stride(2 * n), stride(n));
-    let x = matrix(p.cols, x_stride, 2 * p.n, |_, _| bits(p.size * r.signed()));
-    let x = case.guarded(&x, POISON, 0);
+    let x = matrix(p.cols, x_stride, 2 * p.n, NAN, |_, _| bits(p.size * r.signed()));
+    let x = case.guarded(&x, NAN, 0);
     let out = case.guarded(&poison(p.cols * out_stride), POISON, 0);
     let params = params::Glu { n, up: n, x_stride, out_stride, mode: p.mode as u32 };
     let shader = Shader { kernel: "glu", slots: vec![], overrides: vec![("WG", 64)] };
@@ -176,8 +177,8 @@ pub fn glu(p: &Glu, r: &mut Rng) -> Case {
 pub fn take_row((n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
     let mut case = Case::new(format!("take_row {taken} of {cols}, {n} elements"), cols, 1);
     let s = stride(n as u32);
-    let x = matrix(cols, s, n, |_, _| bits(r.signed()));
-    let x = case.guarded(&x, POISON, 0);
+    let x = matrix(cols, s, n, NAN, |_, _| bits(r.signed()));
+    let x = case.guarded(&x, NAN, 0);
     let batch = case.words(vec![cols, taken, 0, 0]);
     let out = case.guarded(&poison(2 * s), POISON, 0);
     let params = params::TakeRow { n: n as u32, stride: s };
@@ -211,13 +212,13 @@ pub fn rope_kv(caps: &Caps, p: &RopeKv, r: &mut Rng) -> Case {
     let hdp = p.hd.next_multiple_of(8);
     let heads = p.n_head + 2 * p.n_kv;
     let (x_stride, q_stride) = (stride(heads * p.hd), stride(p.n_head * hdp));
-    let x = matrix(cols, x_stride, (heads * p.hd) as usize, |_, _| bits(4.0 * r.signed()));
+    let x = matrix(cols, x_stride, (heads * p.hd) as usize, NAN, |_, _| bits(4.0 * r.signed()));
     let n_aux = u32::from(p.bias) * heads * p.hd + u32::from(p.norm) * 2 * p.hd;
     let aux: Vec<f32> = (0..n_aux.max(4)).map(|_| 2.0 * r.signed()).collect();
     let rope = Rope { rot: p.rot, base: 10000.0, scale: 1.0, factors: None, yarn: None };
     let cache = vec![SENTINEL; (slots * pages_per_slot * p.n_kv * PAGE_LEN * hdp / 2) as usize];
     let binds = vec![
-        bind_guarded("x", case.guarded(&x, POISON, 0)),
+        bind_guarded("x", case.guarded(&x, NAN, 0)),
         bind("cols", case.words(batch(&list))),
         bind("pages", case.words(scramble(slots * pages_per_slot, r))),
         bind("rope", case.floats(&rope.table(context))),
@@ -253,7 +254,7 @@ pub fn attention(caps: &Caps, p: &Attention, r: &mut Rng) -> Case {
     let mut case = Case::new(format!("{p:?}"), cols, p.kv_len);
     let hdp = p.hd.next_multiple_of(8);
     let q_stride = stride(p.n_head * hdp);
-    let q = matrix(cols, q_stride, (p.n_head * hdp) as usize, |_, i| {
+    let q = matrix(cols, q_stride, (p.n_head * hdp) as usize, NAN, |_, i| {
         bits(if i as u32 % hdp < p.hd { 2.0 * r.signed() } else { 0.0 })
     });
     let pages = scramble(slots * pages_per_slot, r);
@@ -281,7 +282,7 @@ pub fn attention(caps: &Caps, p: &Attention, r: &mut Rng) -> Case {
     let heads = (p.n_head / p.n_kv).min(4);
     let blocks = (p.n_head / p.n_kv).div_ceil(heads);
     let n_chunks = (pages_per_slot * PAGE_LEN).div_ceil(p.chunk);
-    let x = case.guarded(&q, POISON, (cols * q_stride) as usize + uniform_words(p.uniform));
+    let x = case.guarded(&q, NAN, (cols * q_stride) as usize + uniform_words(p.uniform));
     let [kc, vc] = caches.map(|c| case.guarded(&c, NAN_PAIR, 0));
     let batch = case.words(batch(&list));
     let pages = case.words(pages);

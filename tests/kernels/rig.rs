@@ -8,8 +8,10 @@ use tokstep::kernel::params::Params;
 use tokstep::plan::{Batch, Bind, BufId, Buffer, Dim, Init, Io, Plan, Pool, Program, Sizes, Step, Which};
 use tokstep::reference::{Runner, compare};
 
-/// What outputs hold before: a NaN no kernel makes.
+/// What outputs hold before: a NaN no kernel makes. Who does not write must leave its very bits.
 pub const POISON: u32 = 0x7fc0_beef;
+/// What inputs hold where nothing may look: another NaN, so that one that got into a result shows.
+pub const NAN: u32 = 0x7fc0_dead;
 /// Words before and behind what a kernel may touch; before: one step of a binding's offset.
 pub const GUARD: usize = 64;
 
@@ -154,11 +156,27 @@ pub fn run(gpu: &Arc<Gpu>, device: &[Case], twin: &[Case]) -> Vec<Vec<String>> {
     for case in device {
         let check = |(kernel, name, id): (&'static str, &'static str, BufId)| {
             let got = g.read(first + id).unwrap_or_else(|e| panic!("{e}"));
-            let difference = compare::compare(compare::kind(kernel, name), &got, cpu.words(first + id))?;
-            Some(format!("{}: {name} of {kernel}: {difference}", case.label))
+            let want = cpu.words(first + id);
+            let difference = compare::compare(compare::kind(kernel, name), &got, want).map(|d| d.to_string());
+            let problem = difference.or_else(|| untouched(&twins.buffers[first + id], &got, want))?;
+            Some(format!("{}: {name} of {kernel}: {problem}", case.label))
         };
         all.push(case.written().into_iter().filter_map(check).collect());
         first += case.buffers.len();
     }
     all
+}
+
+/// What a comparison that takes any NaN for any other cannot see: poison that was written over, and
+/// a twin that wrote nothing or made a NaN itself, which would prove nothing.
+fn untouched(b: &Buffer, got: &[u32], want: &[u32]) -> Option<String> {
+    let Init::U32(before) = &b.init else { panic!("{} is written and has no words", b.name) };
+    let changed = |i: &usize| want[*i] != before[*i];
+    if let Some(i) = (0..want.len()).find(|i| want[*i] == POISON && got[*i] != POISON) {
+        return Some(format!("word {i} was written, with a NaN"));
+    }
+    if let Some(i) = (0..want.len()).filter(changed).find(|i| f32::from_bits(want[*i]).is_nan()) {
+        return Some(format!("the twin's word {i} is NaN"));
+    }
+    (!(0..want.len()).any(|i| changed(&i))).then(|| "the twin wrote nothing".into())
 }

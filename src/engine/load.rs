@@ -105,6 +105,9 @@ impl Engine {
         })?;
         let mut scheduler = Scheduler::new(Arc::new(program))?;
         scheduler.warm_up()?;
+        if o.verify {
+            scheduler.verify()?;
+        }
         info.load_ms = start.elapsed().as_secs_f64() * 1e3;
         Ok(Engine {
             scheduler: RefCell::new(scheduler),
@@ -142,6 +145,11 @@ impl Engine {
     pub fn session(&self) -> Result<Session<'_>> {
         let slot = self.scheduler.borrow_mut().acquire()?;
         Ok(Session::new(self, slot))
+    }
+
+    /// Steps compared with their CPU twins so far, when loaded with `verify`.
+    pub fn verified(&self) -> Option<u64> {
+        self.scheduler.borrow().verified()
     }
 
     /// Several sequences side by side are driven through the scheduler itself.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
+use super::verify::Verifier;
 use crate::gpu::{GpuProgram, Staging};
 use crate::kernel::params::Slot as SlotState;
 use crate::plan::sizes::RING_LEN;
-use crate::plan::{Batch, Sizes, Which};
+use crate::plan::{Batch, BufId, Sizes, Which};
 use crate::{Error, Result};
 
 /// Produced instead of a token where the logits are not numbers.
@@ -49,6 +50,7 @@ pub struct Scheduler {
     flip: usize,
     recorder: Recorder,
     logits: Option<Staging>,
+    verifier: Option<Verifier>,
 }
 
 impl Scheduler {
@@ -67,12 +69,31 @@ impl Scheduler {
             staging,
             flip: 0,
             logits: None,
+            verifier: None,
         })
     }
 
     /// The loaded program.
     pub fn program(&self) -> &Arc<GpuProgram> {
         &self.program
+    }
+
+    /// From now on compares every step with its CPU twin.
+    pub fn verify(&mut self) -> Result<()> {
+        self.verifier = Some(Verifier::new(&self.program)?);
+        Ok(())
+    }
+
+    /// Steps compared so far, when verifying.
+    pub fn verified(&self) -> Option<u64> {
+        self.verifier.as_ref().map(|v| v.steps)
+    }
+
+    fn write(&mut self, id: BufId, byte: u64, words: &[u32]) {
+        self.program.write(id, byte, words);
+        if let Some(v) = &mut self.verifier {
+            v.write(id, byte, words);
+        }
     }
 
     /// Takes a free slot.
@@ -139,11 +160,11 @@ impl Scheduler {
             hist_len: all.len() as u32,
             ..SlotState::default()
         };
-        self.program.write(io.slots, u64::from(slot) * 64, bytemuck::cast_slice(&[state]));
-        self.program.write(io.history, u64::from(slot * self.sizes.context) * 4, all);
+        self.write(io.slots, u64::from(slot) * 64, bytemuck::cast_slice(&[state]));
+        self.write(io.history, u64::from(slot * self.sizes.context) * 4, all);
         // The sampler moves the column on from the prompt's last position.
-        self.program.write(io.cols, 16 * (1 + u64::from(slot)), &[0, position - 1, slot, 1]);
-        self.program.write(io.prompt_rows, 0, &[slot]);
+        self.write(io.cols, 16 * (1 + u64::from(slot)), &[0, position - 1, slot, 1]);
+        self.write(io.prompt_rows, 0, &[slot]);
         self.chunk(slot, start, ids, Which::PrefillLast)?;
         self.slots[slot as usize] = Slot { taken: true, active: true, position, count: 1 };
         let ring = &self.staging[self.flip];
@@ -157,7 +178,7 @@ impl Scheduler {
     /// Stops a slot from sampling; what it holds stays.
     pub fn deactivate(&mut self, slot: u32) {
         if std::mem::take(&mut self.slots[slot as usize].active) {
-            self.program.write(self.program.program.io.cols, 16 * (1 + u64::from(slot)), &[0, 0, slot, 0]);
+            self.write(self.program.program.io.cols, 16 * (1 + u64::from(slot)), &[0, 0, slot, 0]);
         }
     }
 
@@ -165,7 +186,7 @@ impl Scheduler {
     pub fn reserve(&mut self, slot: u32, positions: u32) {
         let row = slot * self.sizes.pages_per_slot;
         for (i, page) in self.pages.reserve(slot, positions.min(self.sizes.context)) {
-            self.program.write(self.program.program.io.pages, u64::from(row + i) * 4, &[page]);
+            self.write(self.program.program.io.pages, u64::from(row + i) * 4, &[page]);
         }
     }
 
@@ -182,7 +203,8 @@ impl Scheduler {
         let live = |s: &&Slot| s.active;
         let longest = self.slots.iter().filter(live).map(|s| s.position).max().unwrap_or(0);
         assert!(longest + steps <= self.sizes.context, "decoding past the context");
-        let batch = |kv_len: u32| Batch { cols: self.sizes.slots, kv_len };
+        let cols = self.sizes.slots;
+        let batch = |kv_len: u32| Batch { cols, kv_len };
         let job = Job { steps, first: batch(longest + 1), staging: self.flip };
         let ahead = Job { steps: next, first: batch(longest + steps + 1), staging: 1 - self.flip };
         for slot in 0..self.sizes.slots {
@@ -190,8 +212,16 @@ impl Scheduler {
                 self.reserve(slot, self.slots[slot as usize].position + steps);
             }
         }
-        self.program.gpu.submit(self.recorder.take(job));
-        if next > 0 && longest + steps + next <= self.sizes.context {
+        if let Some(v) = &mut self.verifier {
+            for i in 0..steps {
+                v.run(&self.program, Which::Decode, batch(longest + 1 + i))?;
+            }
+            let (p, ring) = (&self.program, &self.staging[self.flip]);
+            p.gpu.submit(p.record(Which::Decode, std::iter::empty(), |e| ring.copy(p, e, u64::MAX)));
+        } else {
+            self.program.gpu.submit(self.recorder.take(job));
+        }
+        if self.verifier.is_none() && next > 0 && longest + steps + next <= self.sizes.context {
             self.recorder.ask(ahead);
         }
         let slots = &self.slots;
@@ -263,9 +293,12 @@ impl Scheduler {
         for (i, id) in ids.iter().enumerate() {
             cols.extend([*id, start + i as u32, slot, 1]);
         }
-        let p = &self.program;
-        p.write(p.program.io.prompt_cols, 0, &cols);
+        self.write(self.program.program.io.prompt_cols, 0, &cols);
         let batch = Batch { cols: n, kv_len: start + n };
+        let p = &self.program;
+        if let Some(v) = &mut self.verifier {
+            return v.run(p, which, batch);
+        }
         p.gpu.submit(p.record(which, std::iter::once(batch), |_| ()));
         p.gpu.wait()
     }

@@ -2,4 +2,5 @@
 
 pub mod error;
 pub mod models;
+pub mod gguf;
 pub use error::{Error, Result};

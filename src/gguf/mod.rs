@@ -1,0 +1,183 @@
+//! GGUF files: metadata and tensors, memory-mapped, with every count and offset checked before it
+//! is used. Knows files, not models: which keys and tensors matter is the business of others.
+
+mod bytes;
+pub mod ggml_type;
+mod header;
+mod lookup;
+mod reader;
+mod split;
+mod value;
+
+pub use ggml_type::GgmlType;
+pub use header::TensorInfo;
+pub use value::{Array, Value, ValueType};
+
+use crate::{Error, Result};
+use bytes::Bytes;
+use header::Header;
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An opened model file (all parts of it, when split). Cloning copies a pointer.
+#[derive(Clone)]
+pub struct Gguf(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    version: u32,
+    alignment: u64,
+    meta: Vec<(String, Value)>,
+    keys: HashMap<String, usize>,
+    tensors: Vec<TensorInfo>,
+    names: HashMap<String, usize>,
+    files: Vec<Bytes>,
+}
+
+/// A tensor whose shape is what the caller asked for.
+#[derive(Clone, Copy)]
+pub struct Tensor<'a> {
+    /// Name, shape and type.
+    pub info: &'a TensorInfo,
+    /// Blocks in row order.
+    pub data: &'a [u8],
+}
+
+impl Gguf {
+    /// Maps a file, and the other parts of a split model when it is the first part of one.
+    pub fn open(path: &Path) -> Result<Gguf> {
+        Gguf::read(path, Bytes::open(path)?)
+    }
+
+    /// Reads a file from memory; `name` stands for its path in errors.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Gguf> {
+        Gguf::read(Path::new(name), bytes.into())
+    }
+
+    fn read(path: &Path, bytes: Bytes) -> Result<Gguf> {
+        let first = Header::read(path, &bytes, 0)?;
+        let rest = split::rest(path, &first)?;
+        let (mut files, mut tensors) = (vec![bytes], first.tensors);
+        for (bytes, header) in rest {
+            files.push(bytes);
+            tensors.extend(header.tensors);
+        }
+        let mut names = HashMap::new();
+        for (i, t) in tensors.iter().enumerate() {
+            if names.insert(t.name.clone(), i).is_some() {
+                return Err(Error::TensorTwice {
+                    path: path.to_owned(),
+                    name: t.name.clone(),
+                });
+            }
+        }
+        let keys = first
+            .meta
+            .iter()
+            .enumerate()
+            .map(|(i, (key, _))| (key.clone(), i))
+            .collect();
+        let gguf = Gguf(Arc::new(Inner {
+            path: path.to_owned(),
+            version: first.version,
+            alignment: first.alignment,
+            meta: first.meta,
+            keys,
+            tensors,
+            names,
+            files,
+        }));
+        let found = gguf.tensors().len() as u64;
+        match gguf.u64("split.tensors.count")? {
+            Some(wanted) if wanted != found => Err(Error::SplitTensors {
+                path: path.to_owned(),
+                wanted,
+                found,
+            }),
+            _ => Ok(gguf),
+        }
+    }
+
+    /// The file that was opened.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Version of the format, 2 or 3.
+    pub fn version(&self) -> u32 {
+        self.0.version
+    }
+
+    /// Bytes to which tensor data is aligned in the file.
+    pub fn alignment(&self) -> u64 {
+        self.0.alignment
+    }
+
+    /// Bytes of all parts.
+    pub fn file_bytes(&self) -> u64 {
+        self.0.files.iter().map(|f| f.len() as u64).sum()
+    }
+
+    /// All metadata, in file order (of the first part).
+    pub fn meta(&self) -> &[(String, Value)] {
+        &self.0.meta
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.keys.get(key).map(|&i| &self.0.meta[i].1)
+    }
+
+    /// All tensors, in file order.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        &self.0.tensors
+    }
+
+    /// The tensor of this name.
+    pub fn find(&self, name: &str) -> Option<&TensorInfo> {
+        self.0.names.get(name).map(|&i| &self.0.tensors[i])
+    }
+
+    /// The tensor of this name, which must have this shape (GGUF order: weights per row first).
+    /// Trailing dimensions of 1 do not count.
+    pub fn tensor(&self, name: &str, shape: &[u64]) -> Result<Tensor<'_>> {
+        let path = || self.path().to_owned();
+        let missing = || Error::TensorMissing {
+            path: path(),
+            name: name.into(),
+        };
+        let info = self.find(name).ok_or_else(missing)?;
+        let trim = |s: &[u64]| s.iter().rposition(|&d| d != 1).map_or(0, |i| i + 1);
+        if info.shape[..trim(&info.shape)] != shape[..trim(shape)] {
+            let (wanted, found) = (shape.to_vec(), info.shape.clone());
+            return Err(Error::TensorShape {
+                path: path(),
+                name: name.into(),
+                wanted,
+                found,
+            });
+        }
+        Ok(Tensor {
+            info,
+            data: self.data(info),
+        })
+    }
+
+    /// The blocks of one of this file's tensors.
+    pub fn data(&self, t: &TensorInfo) -> &[u8] {
+        &self.0.files[t.part][t.start as usize..(t.start + t.bytes) as usize]
+    }
+}
+
+impl fmt::Debug for Gguf {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(
+            f,
+            "Gguf({}, {} tensors)",
+            self.path().display(),
+            self.tensors().len()
+        )
+    }
+}

@@ -1,3 +1,28 @@
-//! The `tokstep` binary.
+//! The `tokstep` binary: words in, exit codes out. Everything it can do is in the library.
 
-fn main() {}
+mod cli;
+
+use clap::Parser;
+use cli::{Cli, out};
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+use tokstep::Error;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse(); // a usage error ends here, with 2
+    cli::log(&cli.log);
+    match cli.command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // `tokstep ... | head`: whoever read our output has had enough.
+        Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
+        Err(e) => {
+            out::say(format_args!("error: {e}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn is_broken_pipe(e: &Error) -> bool {
+    let pipe = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
+    matches!(e, Error::Io { source, .. } if pipe(source))
+}

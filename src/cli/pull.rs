@@ -48,7 +48,7 @@ pub fn run(args: &PullArgs) -> Result<()> {
 pub fn fetch(known: &Known) -> Result<PathBuf> {
     let mut bar = None;
     let mut said = false;
-    let mut say = |line: String| {
+    let say = |line: String| {
         if !progress::quiet() {
             out::say(format_args!("{line}"));
         }

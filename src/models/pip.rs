@@ -89,10 +89,13 @@ fn fetch_wheel(
     };
     if !status.success() {
         let log = fs::read_to_string(&log_path).unwrap_or_default();
-        let errors = log
+        let mut errors = log
             .lines()
             .filter(|l| l.starts_with("ERROR") || l.contains("No module named"));
-        let why = errors.last().or(log.lines().last()).unwrap_or("no message");
+        let why = errors
+            .next_back()
+            .or(log.lines().next_back())
+            .unwrap_or("no message");
         return Err(format!(
             "`{} download` failed ({status}): {why}",
             client.join(" ")

@@ -307,12 +307,9 @@ fn md_line(cells: [String; COLUMNS.len()]) -> String {
 }
 
 fn md_head() -> String {
-    let rule = COLUMNS.map(|(_, width)| {
-        let dashes = "-".repeat(width.unsigned_abs() as usize);
-        match width {
-            w if w < 0 => format!(" {dashes} "),
-            _ => format!(" {dashes}:"),
-        }
+    let rule = COLUMNS.map(|(_, width)| match width {
+        w if w < 0 => format!(" {} ", "-".repeat(-w as usize)),
+        w => format!(" {}: ", "-".repeat(w as usize - 1)),
     });
     format!(
         "{}\n|{}|",

@@ -267,8 +267,14 @@ impl Chat<'_> {
         if self.engine.template().is_some() {
             return prompt::chat_ids(self.engine, &self.messages, false);
         }
-        let texts = self.messages.iter().filter_map(|m| m["content"].as_str());
-        let text = texts.collect::<Vec<_>>().join("\n");
+        let mut text = String::new();
+        for m in &self.messages {
+            // An answer follows its question without a break, as it was generated.
+            if !text.is_empty() && m["role"] != "assistant" {
+                text.push('\n');
+            }
+            text += m["content"].as_str().unwrap_or_default();
+        }
         self.engine.tokenizer().encode(&text, false, true)
     }
 

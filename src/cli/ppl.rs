@@ -3,7 +3,7 @@
 //! only the second half scored.
 
 use super::load::{self, ModelArgs};
-use super::{out, progress, prompt};
+use super::{out, prompt};
 use clap::Args;
 use std::path::PathBuf;
 use tokstep::engine::EngineOptions;
@@ -65,7 +65,6 @@ pub fn run(args: &PplArgs) -> Result<()> {
 
     let mut session = engine.session()?;
     let mut score = Score::default();
-    let bar = progress::count("chunks", chunks as u64);
     for (n, chunk) in tokens.chunks_exact(size).take(chunks).enumerate() {
         let (context, scored) = split(chunk, bos);
         session.rewind(0);
@@ -74,9 +73,7 @@ pub fn run(args: &PplArgs) -> Result<()> {
         let (given, wanted) = (&scored[..scored.len() - 1], &scored[1..]);
         session.logits(given, &mut |i, logits| score.add(logits, wanted[i]))?;
         out::text(format_args!("[{}]{:.4},", n + 1, score.perplexity()))?;
-        bar.inc(1);
     }
-    bar.finish_and_clear();
     out::line("")?;
     out::line(format_args!(
         "Final estimate: PPL = {:.4} +/- {:.5}",

@@ -42,9 +42,10 @@ pub(super) fn download(
             fruitless += 1;
         }
         if fruitless == FRUITLESS {
-            return Err(format!(
-                "{why} ({now} of {total} bytes kept for the next try)"
-            ));
+            return Err(match now {
+                0 => why,
+                _ => format!("{why} ({now} of {total} bytes kept for the next try)"),
+            });
         }
         std::thread::sleep(Duration::from_millis(300));
     }

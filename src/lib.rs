@@ -2,5 +2,12 @@
 
 pub mod error;
 pub mod gguf;
+pub mod gpu;
+pub mod kernel;
+pub mod model;
 pub mod models;
+pub mod plan;
+pub mod quant;
+pub mod text;
+
 pub use error::{Error, Result};

@@ -1,9 +1,4 @@
 // slot columns = 1: one activation column.
-struct Acc {
-    a: vec4<f32>,
-    b: vec4<f32>,
-}
-
 fn accumulate(acc: Acc, q: W32, xi: u32) -> Acc {
     // One column: the four lanes of `a` are four partial sums, folded in `finish`.
     var s = acc.a;

@@ -1,9 +1,4 @@
 // slot columns = 8: up to eight activation columns in one pass over the weights.
-struct Acc {
-    a: vec4<f32>,
-    b: vec4<f32>,
-}
-
 fn dot32(q: W32, i: u32) -> f32 {
     return dot(q.w0, xload(i)) + dot(q.w1, xload(i + 1u)) + dot(q.w2, xload(i + 2u)) + dot(q.w3, xload(i + 3u))
         + dot(q.w4, xload(i + 4u)) + dot(q.w5, xload(i + 5u)) + dot(q.w6, xload(i + 6u)) + dot(q.w7, xload(i + 7u));

@@ -15,6 +15,12 @@ struct Params {
 @group(0) @binding(0) var<uniform> P: Params;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 
+// What a lane gathers for one row: up to eight columns (slot columns).
+struct Acc {
+    a: vec4<f32>,
+    b: vec4<f32>,
+}
+
 fn row_mult(row: u32) -> f32 {
     return bitcast<f32>(wload(P.mult + row / 4u)[row & 3u]);
 }

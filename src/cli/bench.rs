@@ -116,7 +116,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     };
     let engine = load::engine(&args.model, options)?;
     if let Some(test) = tests.iter().find(|t| t.context() > engine.info().context) {
-        return Err(Error::ContextTooSmall {
+        return Err(Error::NotEnoughContext {
             what: test.name(),
             need: test.context() as usize,
             context: engine.info().context,

@@ -41,7 +41,7 @@ pub fn run(args: &PplArgs) -> Result<()> {
     };
     let engine = load::engine(&args.model, options)?;
     if engine.info().context < args.context {
-        return Err(Error::ContextTooSmall {
+        return Err(Error::NotEnoughContext {
             what: "the chunk".into(),
             need: args.context as usize,
             context: engine.info().context,

@@ -36,7 +36,7 @@ pub static ALL: &[Kernel] = &[
     kernel::<params::RopeKv>("rope_kv", &["x", "cols", "pages", "rope", "aux"], &["q", "kc", "vc"]),
     kernel::<params::Attention>("attention", &["x", "kc", "vc", "cols", "pages"], &["part"]),
     kernel::<params::AttnCombine>("attn_combine", &["part", "cols"], &["out"]),
-    kernel::<params::Penalize>("penalize", &["slots", "history", "rows"], &["logits"]),
+    kernel::<params::Penalize>("penalize", &["slots", "cols", "history", "rows"], &["logits"]),
     kernel::<params::LogitsPart>("logits_part", &["logits"], &["part"]),
     kernel::<params::Sample>("sample", &["logits", "part", "rows"], &["slots", "cols", "history", "ring"]),
 ];

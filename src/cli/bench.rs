@@ -88,12 +88,17 @@ impl Test {
         }
     }
 
-    /// Positions of the context that it uses. Generation begins after one token at least.
-    fn context(self) -> u32 {
+    /// Tokens before what is measured: the depth, and one at least to begin generation from.
+    fn before(self) -> u32 {
         match self.prompt {
-            0 => self.depth.max(1) + self.gen_,
-            n => self.depth + n,
+            0 => self.depth.max(1),
+            _ => self.depth,
         }
+    }
+
+    /// Positions of the context that it uses; one is for the token that is sampled but not counted.
+    fn context(self) -> u32 {
+        self.before() + self.prompt + self.gen_ + 1
     }
 }
 
@@ -166,27 +171,23 @@ fn measure(
     times: u32,
     bar: &indicatif::ProgressBar,
 ) -> Result<Samples> {
-    let before = match test.prompt {
-        0 => test.depth.max(1),
-        _ => test.depth,
-    } as usize;
+    let before = test.before() as usize;
     let ids = synthetic(engine, before + test.prompt as usize);
     let mut session = engine.session()?;
-    if before > 0 {
-        session.prefill(&ids[..before])?;
-    }
     let mut samples = Samples {
         ns: vec![],
         step_ms: vec![],
     };
+    if before > 0 {
+        session.prefill(&ids[..before])?;
+        session.generate(&greedy(1))?; // a prompt is through only when its answer begins
+    }
     for repetition in 0..=times {
         session.rewind(before);
-        let start = Instant::now();
-        let step_ms = match test.prompt {
-            0 => generate(&mut session, test.gen_)?,
-            _ => session.prefill(&ids[before..]).map(|()| vec![])?,
+        let (ns, step_ms) = match test.prompt {
+            0 => tg(&mut session, test.gen_)?,
+            _ => (pp(&mut session, &ids[before..])?, vec![]),
         };
-        let ns = start.elapsed().as_nanos() as f64;
         bar.inc(1);
         if repetition > 0 {
             samples.ns.push(ns);
@@ -196,20 +197,36 @@ fn measure(
     Ok(samples)
 }
 
-fn generate(session: &mut Session, n: u32) -> Result<Vec<f64>> {
-    let mut generation = session.generate(&GenerateOptions {
+/// Nanoseconds to process a prompt, until the token after it is there.
+fn pp(session: &mut Session, ids: &[u32]) -> Result<f64> {
+    let start = Instant::now();
+    session.prefill(ids)?;
+    session.generate(&greedy(1))?;
+    Ok(start.elapsed().as_nanos() as f64)
+}
+
+/// Nanoseconds of `n` decode steps, and milliseconds of each. The token before them comes out of
+/// the prompt and is not counted.
+fn tg(session: &mut Session, n: u32) -> Result<(f64, Vec<f64>)> {
+    let mut generation = session.generate(&greedy(n + 1))?;
+    let start = Instant::now();
+    for piece in generation.by_ref() {
+        piece?;
+    }
+    let ns = start.elapsed().as_nanos() as f64;
+    Ok((ns, generation.stats().step_ms.clone()))
+}
+
+fn greedy(n: u32) -> GenerateOptions {
+    GenerateOptions {
         max_tokens: Some(n),
         sample: SampleOptions {
             temp: 0.0,
             ..SampleOptions::default()
         },
-        stop: vec![],
         ignore_eos: true,
-    })?;
-    for piece in generation.by_ref() {
-        piece?;
+        ..GenerateOptions::default()
     }
-    Ok(generation.stats().step_ms)
 }
 
 /// A fixed sequence of ids, so that every run and device does the same work.
@@ -406,9 +423,9 @@ mod tests {
         };
         assert_eq!(test(512, 0, 0).name(), "pp512");
         assert_eq!(test(0, 128, 4096).name(), "tg128 @ d4096");
-        assert_eq!(test(0, 128, 0).context(), 129);
-        assert_eq!(test(0, 128, 4096).context(), 4224);
-        assert_eq!(test(512, 0, 64).context(), 576);
+        assert_eq!(test(0, 128, 0).context(), 130);
+        assert_eq!(test(0, 128, 4096).context(), 4225);
+        assert_eq!(test(512, 0, 64).context(), 577);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `tokstep chat`: a conversation. The KV cache lives as long as the program: each turn renders
 //! the whole conversation, keeps what the cache already holds of it and prefills the rest.
 
-use super::json::{self, per_second};
+use super::json::{decode_rate, prompt_rate};
 use super::load::{self, ModelArgs};
 use super::prompt::{self, message};
 use super::sample::SampleArgs;
@@ -185,28 +185,32 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// One question and its answer. After an error the conversation is as it was before.
+    /// One question and its answer. After an error, or Ctrl-C before the answer began, the
+    /// conversation is as it was before.
     fn turn(&mut self, question: &str) -> Result<()> {
         self.messages.push(message("user", question));
-        match self.answer() {
-            Ok(text) => {
-                self.messages.push(message("assistant", &text));
-                Ok(())
-            }
-            Err(e) => {
-                self.messages.pop();
-                Err(e)
-            }
+        let answer = self.answer();
+        match &answer {
+            Ok(Some(text)) => self.messages.push(message("assistant", text)),
+            _ => drop(self.messages.pop()),
         }
+        answer.map(|_| ())
     }
 
-    fn answer(&mut self) -> Result<String> {
+    /// The answer to the last message; `None` when Ctrl-C came before it began.
+    fn answer(&mut self) -> Result<Option<String>> {
         let ids = self.fit()?;
         // At least one token is fed, since its logits give the first one of the answer.
         let keep = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);
         interrupt::arm();
         self.session.rewind(keep);
-        self.session.prefill(&ids[keep..])?;
+        if !self
+            .session
+            .prefill_while(&ids[keep..], &|| !interrupt::pressed())?
+        {
+            out::line("(interrupted)")?;
+            return Ok(None);
+        }
         let mut text = String::new();
         let mut generation = self.session.generate(&self.options)?;
         while let Some(piece) = generation.next() {
@@ -218,7 +222,7 @@ impl Chat<'_> {
             }
         }
         let stop = generation.stop();
-        self.last = Some(generation.stats());
+        self.last = Some(generation.stats().clone());
         if !text.ends_with('\n') {
             out::line("")?;
         }
@@ -228,7 +232,7 @@ impl Chat<'_> {
                 self.engine.info().context
             ));
         }
-        Ok(text)
+        Ok(Some(text))
     }
 
     /// Token ids of the conversation, its oldest turns dropped as long as it leaves too little
@@ -292,11 +296,11 @@ impl Chat<'_> {
              {} tokens in {:.0} ms ({:.1} tok/s)",
             s.prompt_tokens,
             s.prefill_ms,
-            per_second(s.prompt_tokens as f64, s.prefill_ms),
+            prompt_rate(s),
             s.ttft_ms,
             s.tokens,
             s.decode_ms,
-            json::per_second(s.tokens as f64, s.decode_ms)
+            decode_rate(s)
         ))
     }
 }

@@ -24,7 +24,7 @@ pub fn run(args: &DevicesArgs) -> Result<()> {
         out::line(format_args!("{mark} {} {}", a.index, a.name))?;
         let row = |key: &str, value: &str| out::line(format_args!("    {key:34} {value}"));
         row("backend", &a.backend)?;
-        row("kind", &a.kind)?;
+        row("kind", a.kind)?;
         row("driver", &a.driver)?;
         row(if a.picked { "picked" } else { "not picked" }, &a.why)?;
         for (name, value) in &a.limits {

@@ -3,9 +3,14 @@
 use super::{load, out};
 use clap::Args;
 use std::collections::BTreeMap;
-use tokstep::Result;
+use tokstep::engine::Memory;
 use tokstep::gguf::{Array, Gguf, Value};
-use tokstep::quant;
+use tokstep::gpu::Gpu;
+use tokstep::model::Model;
+use tokstep::plan::sizes::Wish;
+use tokstep::plan::{self, Sizes};
+use tokstep::text::{ChatTemplate, Tokenizer};
+use tokstep::{Error, Result, quant};
 
 /// Metadata, tensors by type, the memory a context needs, and what is unsupported and why
 #[derive(Args)]
@@ -65,12 +70,14 @@ pub fn run(args: &InfoArgs) -> Result<()> {
         }
     }
 
-    out::line("\nmemory")?;
-    for line in memory(&gguf, args.context)? {
-        out::line(format_args!("  {line}"))?;
+    let model = Model::from_gguf(&gguf);
+    if let Ok(model) = &model {
+        out::line("\nmemory")?;
+        for line in memory(model, args.context) {
+            out::line(format_args!("  {line}"))?;
+        }
     }
-
-    let unsupported = unsupported(&gguf);
+    let unsupported = unsupported(&gguf, model.as_ref().err());
     if !unsupported.is_empty() {
         out::line("\nunsupported")?;
         for line in unsupported {
@@ -80,25 +87,65 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     Ok(())
 }
 
-/// What a context of `context` tokens takes, a line per context.
-fn memory(_gguf: &Gguf, _context: Option<u32>) -> Result<Vec<String>> {
-    // PLUG IN: plan::memory.
-    Ok(vec!["not computed yet".into()])
+/// What the model takes on the device that would be picked, a line per context.
+fn memory(model: &Model, context: Option<u32>) -> Vec<String> {
+    let (caps, device) = match Gpu::open(None) {
+        Ok(gpu) => (gpu.caps.clone(), gpu.name.clone()),
+        Err(e) => return vec![format!("unknown: {e}")],
+    };
+    let own = model.hyper.context;
+    let mut contexts = match context {
+        Some(c) => vec![c],
+        None => [2048, 8192]
+            .into_iter()
+            .filter(|&c| c < own)
+            .chain([own])
+            .collect(),
+    };
+    contexts.dedup();
+    let mut lines = vec![format!(
+        "on {device}, in MiB: weights, KV cache, scratch, all"
+    )];
+    for context in contexts {
+        let wish = Wish {
+            context: Some(context),
+            slots: 1,
+            chunk: None,
+        };
+        lines.push(match Sizes::fit(&model.hyper, &caps, wish) {
+            Ok(sizes) => {
+                let m = Memory::of(&plan::build(model, &caps, sizes));
+                let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+                format!(
+                    "context {context:7}  {:9.1} {:9.1} {:9.1} {:9.1}",
+                    mib(m.weights),
+                    mib(m.kv),
+                    mib(m.scratch),
+                    mib(m.total())
+                )
+            }
+            Err(e) => format!("context {context:7}  {e}"),
+        });
+    }
+    lines
 }
 
 /// Why this file would not run, in sentences; empty when it would.
-fn unsupported(gguf: &Gguf) -> Vec<String> {
-    // PLUG IN: architecture and tokenizer names that the tables lack.
-    by_type(gguf)
-        .into_iter()
-        .filter(|(_, t)| !t.runs)
-        .map(|(name, t)| {
-            format!(
-                "tensor type {name}: no kernel reads it ({} tensors, the first is {})",
-                t.tensors, t.first
-            )
-        })
-        .collect()
+fn unsupported(gguf: &Gguf, model: Option<&Error>) -> Vec<String> {
+    let types = by_type(gguf).into_iter().filter(|(_, t)| !t.runs);
+    let types = types.map(|(name, t)| {
+        format!(
+            "tensor type {name}: no kernel reads it ({} tensors, the first is {})",
+            t.tensors, t.first
+        )
+    });
+    let text = [
+        Tokenizer::from_gguf(gguf).err(),
+        ChatTemplate::from_gguf(gguf).err(),
+    ];
+    let parts = model.map(Error::to_string).into_iter();
+    let parts = parts.chain(text.iter().flatten().map(Error::to_string));
+    parts.chain(types).collect()
 }
 
 struct OfType<'a> {

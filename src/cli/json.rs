@@ -1,7 +1,7 @@
 //! What `run --json` prints: one object.
 
 use serde::Serialize;
-use tokstep::engine::{EngineInfo, Stats, Stop};
+use tokstep::engine::{EngineInfo, Stats};
 
 /// One answer.
 #[derive(Serialize)]
@@ -39,24 +39,27 @@ impl Timings {
             prefill_ms: stats.prefill_ms,
             ttft_ms: stats.ttft_ms,
             decode_ms: stats.decode_ms,
-            prompt_per_second: per_second(stats.prompt_tokens as f64, stats.prefill_ms),
-            predicted_per_second: per_second(stats.tokens as f64, stats.decode_ms),
+            prompt_per_second: prompt_rate(stats),
+            predicted_per_second: decode_rate(stats),
         }
     }
 }
 
-/// `count` per second when it took `ms`; 0 when nothing was measured.
-pub fn per_second(count: f64, ms: f64) -> f64 {
-    if ms > 0.0 { count / ms * 1e3 } else { 0.0 }
+/// Prompt tokens per second, the first token of the answer included in the time.
+pub fn prompt_rate(stats: &Stats) -> f64 {
+    per_second(stats.prompt_tokens, stats.prefill_ms)
 }
 
-/// The name of a stop reason.
-pub fn stop_name(stop: Option<Stop>) -> &'static str {
-    match stop {
-        Some(Stop::Eos) => "eos",
-        Some(Stop::Stop) => "stop",
-        Some(Stop::Length) => "length",
-        Some(Stop::Context) => "context",
-        Some(Stop::Cancelled) | None => "cancelled",
+/// Tokens per second after the first, which came out of the prompt.
+pub fn decode_rate(stats: &Stats) -> f64 {
+    per_second(stats.tokens.saturating_sub(1), stats.decode_ms)
+}
+
+/// 0 when nothing was measured.
+fn per_second(count: usize, ms: f64) -> f64 {
+    if ms > 0.0 {
+        count as f64 / ms * 1e3
+    } else {
+        0.0
     }
 }

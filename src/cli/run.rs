@@ -7,7 +7,7 @@ use super::sample::SampleArgs;
 use super::{interrupt, out};
 use clap::Args;
 use tokstep::Result;
-use tokstep::engine::EngineOptions;
+use tokstep::engine::{EngineOptions, Stats, Stop};
 
 /// Answer one prompt
 ///
@@ -50,30 +50,32 @@ pub fn run(args: &RunArgs) -> Result<()> {
     )?;
     let ids = args.prompt.ids(&given, &engine)?;
     let mut session = engine.session()?;
-    interrupt::arm();
-    session.prefill(&ids)?;
-
     let options = args.sample.options();
     let (mut tokens, mut text) = (vec![], String::new());
-    let mut generation = session.generate(&options)?;
-    while let Some(piece) = generation.next() {
-        let piece = piece?;
-        if !args.json {
-            out::text(&piece.text)?;
+    let (mut stop, mut stats) = (Stop::Cancelled, Stats::default());
+    interrupt::arm();
+    if session.prefill_while(&ids, &|| !interrupt::pressed())? {
+        let mut generation = session.generate(&options)?;
+        while let Some(piece) = generation.next() {
+            let piece = piece?;
+            if !args.json {
+                out::text(&piece.text)?;
+            }
+            tokens.extend(piece.ids);
+            text += &piece.text;
+            if interrupt::pressed() {
+                generation.cancel();
+            }
         }
-        tokens.extend(piece.ids);
-        text += &piece.text;
-        if interrupt::pressed() {
-            generation.cancel();
-        }
+        stop = generation.stop().unwrap_or(stop);
+        stats = generation.stats().clone();
     }
-    let (stop, stats) = (generation.stop(), generation.stats());
     if args.json {
         let answer = Answer {
             prompt_tokens: ids.len(),
             tokens,
             text,
-            stop: json::stop_name(stop),
+            stop: stop.name(),
             seed: options.sample.seed,
             device: engine.info().device.clone(),
             timings: Timings::new(engine.info(), &stats),
@@ -87,10 +89,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     tracing::info!(
         "{} prompt tokens, {:.2} tok/s; {} tokens, {:.2} tok/s; ended by {}",
         ids.len(),
-        json::per_second(stats.prompt_tokens as f64, stats.prefill_ms),
+        json::prompt_rate(&stats),
         stats.tokens,
-        json::per_second(stats.tokens as f64, stats.decode_ms),
-        json::stop_name(stop),
+        json::decode_rate(&stats),
+        stop.name(),
     );
     Ok(())
 }

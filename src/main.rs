@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use tokstep::Error;
 
 fn main() -> ExitCode {
+    silence_device_select();
     let cli = Cli::parse(); // a usage error ends here, with 2
     cli::log(&cli.log);
     match cli.command.run() {
@@ -25,4 +26,16 @@ fn main() -> ExitCode {
 fn is_broken_pipe(e: &Error) -> bool {
     let pipe = |e: &io::Error| e.kind() == ErrorKind::BrokenPipe;
     matches!(e, Error::Io { source, .. } if pipe(source))
+}
+
+/// Mesa's device-select layer asks the desktop session for its favourite GPU and, where there is
+/// no session (a container, ssh), writes an error of its own to standard error. We pick devices
+/// ourselves, so there the layer is turned off.
+#[allow(unsafe_code)]
+fn silence_device_select() {
+    if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: called first in `main`, while no other thread exists that could read the
+        // environment.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
 }

@@ -1,5 +1,5 @@
 // First pass over the logits of a column: per workgroup the largest, where it is (lowest index on a
-// tie), the sum of exp(l - largest), and how many are not numbers.
+// tie), the sum of exp(l - largest), and how many are NaN or +inf. Nothing finite: (LOW, first, 0, bad).
 //   logits: [columns, stride] f32; part: [column, n_parts] of the bits of (max, index, sum, bad count).
 // The words are u32: an index moved as an f32 would be a subnormal, which drivers flush.
 // Workgroup (x, y) = (part, column).
@@ -56,7 +56,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
     let where_ = group_max(vec4<f32>(at, 0.0, 0.0, 0.0), lane).x;
     let totals = group_sum(vec4<f32>(sum, bad, 0.0, 0.0), lane);
     if lane.id == 0u {
-        let index = first + u32(-where_);
+        let index = first + select(0u, u32(-where_), top > LOW);
         part[wid.y * P.n_parts + wid.x] = vec4<u32>(bitcast<u32>(top), index, bitcast<u32>(totals.x), u32(totals.y));
     }
 }

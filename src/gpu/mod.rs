@@ -12,4 +12,5 @@ mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
-pub use program::{GpuProgram, Which};
+pub use program::{GpuProgram, Loading, Which};
+pub use read::Staging;

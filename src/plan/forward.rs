@@ -269,7 +269,13 @@ impl Builder<'_> {
             "penalize".into(),
             self.group_shader("penalize", 64),
             Penalize { n_vocab, stride, hist_stride },
-            vec![bind("slots", io.slots), bind("history", io.history), bind("rows", rows), bind("logits", io.logits)],
+            vec![
+                bind("slots", io.slots),
+                bind("cols", io.cols),
+                bind("history", io.history),
+                bind("rows", rows),
+                bind("logits", io.logits),
+            ],
             [cols, ONE, ONE],
         ));
         steps.push(Step::new(

@@ -292,9 +292,9 @@ pub enum Error {
         cache.display()
     )]
     NotFetched {
-        model: String,
-        file: String,
-        sha256: String,
+        model: &'static str,
+        file: &'static str,
+        sha256: &'static str,
         cache: PathBuf,
         tried: Vec<(String, String)>,
     },

@@ -109,9 +109,9 @@ pub fn fetch_into(
         }
     }
     Err(Error::NotFetched {
-        model: known.name.into(),
-        file: known.file.into(),
-        sha256: known.sha256.into(),
+        model: known.name,
+        file: known.file,
+        sha256: known.sha256,
         cache: dir.into(),
         tried,
     })

@@ -6,6 +6,7 @@ pub mod gguf;
 pub mod gpu;
 pub mod kernel;
 pub mod model;
+pub mod models;
 pub mod plan;
 pub mod quant;
 pub mod reference;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 fn place(path: &Path, h: &Header) -> Result<(u64, u64)> {
     let find = |key: &str, absent: u64| match h.meta.iter().find(|(k, _)| k == key) {
         None => Ok(absent),
-        Some((_, v)) => v.as_u64().ok_or_else(|| Error::KeyType {
+        Some((_, v)) => v.as_u32().map(u64::from).ok_or_else(|| Error::KeyType {
             path: path.to_owned(),
             key: key.into(),
             wanted: "a count",

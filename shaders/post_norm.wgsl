@@ -1,0 +1,39 @@
+// Norm of a branch, residual add, and the norm that follows, in one pass:
+//   h[c, :] += rms_norm(x[c, :]) * weight[0..n];  out[c, :] = rms_norm(h[c, :]) * weight[n..2n].
+//   x, h, out: [columns, stride] f32; weight: [2 n]. One workgroup per column.
+#use group
+
+struct Params {
+    n: u32,
+    stride: u32,
+    eps: f32,
+}
+@group(0) @binding(0) var<uniform> P: Params;
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+@group(0) @binding(2) var<storage, read> weight: array<f32>;
+@group(0) @binding(3) var<storage, read_write> h: array<f32>;
+@group(0) @binding(4) var<storage, read_write> out: array<f32>;
+
+override WG: u32 = 64u;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
+    let base = wid.x * P.stride;
+    var ss = 0.0;
+    for (var i = lane.id; i < P.n; i += WG) {
+        let v = x[base + i];
+        ss += v * v;
+    }
+    let r = 1.0 / sqrt(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n) + P.eps);
+    ss = 0.0;
+    for (var i = lane.id; i < P.n; i += WG) {
+        let v = h[base + i] + x[base + i] * r * weight[i];
+        h[base + i] = v;
+        ss += v * v;
+    }
+    // Each lane reads back only what it wrote itself.
+    let r2 = 1.0 / sqrt(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n) + P.eps);
+    for (var i = lane.id; i < P.n; i += WG) {
+        out[base + i] = h[base + i] * r2 * weight[P.n + i];
+    }
+}

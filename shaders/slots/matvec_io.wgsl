@@ -1,0 +1,86 @@
+// Shared by matvec, matvec_rows and matmul: parameters, output and epilogue.
+struct Params {
+    nb: u32,        // blocks of 32 weights in a (padded) row
+    row_vec4s: u32, // 16-byte words of a repacked row
+    mult: u32,      // first word of the row multipliers (four rows a word)
+    rows: u32,      // rows of this shard
+    out_row: u32,   // first output row of this shard
+    tex_shift: u32, // log2 of the texture's line length (weights = texture)
+    x_stride: u32,  // vec4 from column to column of x
+    out_stride: u32, // f32 from column to column of out
+    n_cols: u32,    // columns of this dispatch
+    mode: u32,      // 0 store, 1 add, 2 SiLU(row 2i) * row 2i+1, 3 GELU(row 2i) * row 2i+1
+    softcap: f32,   // 0: none, else c * tanh(v / c)
+}
+@group(0) @binding(0) var<uniform> P: Params;
+@group(0) @binding(3) var<storage, read_write> out: array<f32>;
+
+// What a lane gathers for one row: up to eight columns (slot columns).
+struct Acc {
+    a: vec4<f32>,
+    b: vec4<f32>,
+}
+
+fn row_mult(row: u32) -> f32 {
+    return bitcast<f32>(wload(P.mult + row / 4u)[row & 3u]);
+}
+
+fn silu(v: f32) -> f32 {
+    return v / (1.0 + exp(-v));
+}
+
+// GELU, tanh form. The argument of tanh is clamped: some drivers return NaN for large ones.
+fn gelu(v: f32) -> f32 {
+    let t = clamp(0.7978845608028654 * v * (1.0 + 0.044715 * v * v), -15.0, 15.0);
+    return 0.5 * v * (1.0 + tanh(t));
+}
+
+// Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.
+fn emit(c: u32, row: u32, v0: f32, v1: f32) {
+    if c >= P.n_cols || row >= P.rows {
+        return;
+    }
+    if P.mode >= 2u {
+        let i = c * P.out_stride + (P.out_row + row) / 2u;
+        if P.mode == 2u {
+            out[i] = silu(v0) * v1;
+        } else {
+            out[i] = gelu(v0) * v1;
+        }
+        return;
+    }
+    let i = c * P.out_stride + P.out_row + row;
+    let both = row + 1u < P.rows;
+    if P.mode == 1u {
+        out[i] += v0;
+        if both {
+            out[i + 1u] += v1;
+        }
+    } else if P.softcap > 0.0 {
+        out[i] = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
+        if both {
+            out[i + 1u] = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));
+        }
+    } else {
+        out[i] = v0;
+        if both {
+            out[i + 1u] = v1;
+        }
+    }
+}
+
+fn emit_columns(row: u32, a0: Acc, a1: Acc) {
+    let m0 = row_mult(row);
+    let m1 = row_mult(row + 1u);
+    emit(0u, row, a0.a.x * m0, a1.a.x * m1);
+    if P.n_cols == 1u {
+        return;
+    }
+    emit(1u, row, a0.a.y * m0, a1.a.y * m1);
+    emit(2u, row, a0.a.z * m0, a1.a.z * m1);
+    emit(3u, row, a0.a.w * m0, a1.a.w * m1);
+    emit(4u, row, a0.b.x * m0, a1.b.x * m1);
+    emit(5u, row, a0.b.y * m0, a1.b.y * m1);
+    emit(6u, row, a0.b.z * m0, a1.b.z * m1);
+    emit(7u, row, a0.b.w * m0, a1.b.w * m1);
+}

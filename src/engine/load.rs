@@ -1,0 +1,156 @@
+//! Loading: file, tokenizer, device, plan, upload, warm-up.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::info::{self, EngineInfo};
+use super::scheduler::Scheduler;
+use super::session::Session;
+use crate::gguf::Gguf;
+use crate::gpu::{Gpu, GpuProgram, Loading};
+use crate::kernel::Caps;
+use crate::model::Model;
+use crate::plan::sizes::Wish;
+use crate::plan::{self, Sizes};
+use crate::text::{ChatTemplate, Tokenizer};
+use crate::{Error, Result};
+
+/// How to load. The defaults run one sequence on the best device with the model's context.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Adapter by number or by a part of its name; `None`: the best one.
+    pub device: Option<String>,
+    /// Context in positions; `None`: the model's, as far as the device has room.
+    pub context: Option<u32>,
+    /// Sequences side by side.
+    pub slots: u32,
+    /// Decode steps per submit.
+    pub steps_per_submit: u32,
+    /// Prompt tokens per chunk; `None`: by device.
+    pub prefill_chunk: Option<u32>,
+    /// Compare every step with its CPU twin (slow).
+    pub verify: bool,
+    /// Changes what the engine believes of the device, to try other kernel variants.
+    pub adjust: Option<fn(&mut Caps)>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            device: None,
+            context: None,
+            slots: 1,
+            steps_per_submit: 8,
+            prefill_chunk: None,
+            verify: false,
+            adjust: None,
+        }
+    }
+}
+
+/// What a load is doing.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub enum LoadStage {
+    /// Bytes of weights repacked and uploaded.
+    Weights { done: u64, total: u64 },
+    /// Plan steps bound to their pipelines, and at the end the driver's compilation.
+    Pipelines { done: u32, total: u32 },
+}
+
+/// A model on a device.
+pub struct Engine {
+    pub(super) scheduler: RefCell<Scheduler>,
+    pub(super) options: EngineOptions,
+    pub(super) model: Arc<Model>,
+    pub(super) gpu: Arc<Gpu>,
+    tokenizer: Arc<Tokenizer>,
+    template: Option<ChatTemplate>,
+    info: EngineInfo,
+}
+
+impl Engine {
+    /// Loads a GGUF file. `progress` is called often.
+    pub fn load(path: &Path, o: &EngineOptions, progress: &mut dyn FnMut(LoadStage)) -> Result<Engine> {
+        let start = Instant::now();
+        let gguf = Gguf::open(path)?;
+        let model = Model::from_gguf(&gguf)?;
+        let tokenizer = Tokenizer::from_gguf(&gguf)?;
+        if tokenizer.n_vocab() > model.hyper.n_vocab as usize {
+            return Err(Error::VocabTooLarge {
+                path: path.to_path_buf(),
+                tokens: tokenizer.n_vocab(),
+                rows: model.hyper.n_vocab,
+            });
+        }
+        let template = ChatTemplate::from_gguf(&gguf)?;
+        let mut gpu = Gpu::open(o.device.as_deref())?;
+        if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
+            adjust(&mut gpu.caps);
+        }
+        let wish = Wish { context: o.context, slots: o.slots, chunk: o.prefill_chunk };
+        let sizes = Sizes::fit(&model.hyper, &gpu.caps, wish)?;
+        let program = plan::build(&model, &gpu.caps, sizes);
+        let mut info = info::describe(&gguf, &model, &gpu, &program);
+        let total = info.matrix_bytes;
+        let mut done = 0;
+        let program = GpuProgram::load(gpu.clone(), program, &mut |l| match l {
+            Loading::Weights(n) => {
+                done += n;
+                progress(LoadStage::Weights { done, total });
+            }
+            Loading::Steps(done, total) => progress(LoadStage::Pipelines { done, total }),
+        })?;
+        let mut scheduler = Scheduler::new(Arc::new(program))?;
+        scheduler.warm_up()?;
+        info.load_ms = start.elapsed().as_secs_f64() * 1e3;
+        Ok(Engine {
+            scheduler: RefCell::new(scheduler),
+            options: o.clone(),
+            model: Arc::new(model),
+            gpu,
+            tokenizer: Arc::new(tokenizer),
+            template,
+            info,
+        })
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The model's chat template, if the file has one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
+    /// What was loaded, and onto what.
+    pub fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    /// What was asked of the device so far: (allocations, bind groups, pipelines, submits,
+    /// dispatches, readbacks).
+    pub fn counts(&self) -> [u64; 6] {
+        self.gpu.counts.snapshot()
+    }
+
+    /// An empty sequence in a slot of its own.
+    pub fn session(&self) -> Result<Session<'_>> {
+        let slot = self.scheduler.borrow_mut().acquire()?;
+        Ok(Session::new(self, slot))
+    }
+
+    /// Several sequences side by side are driven through the scheduler itself.
+    pub fn scheduler(&self) -> std::cell::RefMut<'_, Scheduler> {
+        self.scheduler.borrow_mut()
+    }
+
+    /// Bytes per second the device reads while copying, measured now.
+    pub fn copy_bandwidth(&self) -> Result<f64> {
+        self.gpu.copy_bandwidth(64 << 20)
+    }
+}

@@ -1,0 +1,18 @@
+//! From a file to text: loads a model onto a device, keeps sequences in slots, and drives the step
+//! plans. It knows neither terminals nor HTTP.
+
+mod generate;
+mod info;
+mod load;
+mod pages;
+mod recorder;
+mod scheduler;
+mod session;
+mod stop;
+mod verify;
+
+pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
+pub use info::{EngineInfo, Memory};
+pub use load::{Engine, EngineOptions, LoadStage};
+pub use scheduler::{Scheduler, SlotSampling};
+pub use session::Session;

@@ -1,0 +1,79 @@
+//! Records decode steps on a second thread while the device runs the ones before, so that the queue
+//! never waits for the host's encoding.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use crate::gpu::{GpuProgram, Staging};
+use crate::plan::{Batch, Which};
+
+/// What one command buffer is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Decode steps.
+    pub steps: u32,
+    /// The first of them.
+    pub first: Batch,
+    /// Staging buffer that takes the ring.
+    pub staging: usize,
+}
+
+/// The thread and what it was last asked for.
+pub struct Recorder {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<wgpu::CommandBuffer>,
+    asked: Option<Job>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Recorder {
+    /// Starts the thread.
+    pub fn start(program: Arc<GpuProgram>, staging: Arc<[Staging; 2]>) -> Recorder {
+        let (jobs, inbox) = channel::<Job>();
+        let (outbox, done) = channel();
+        let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || {
+            for job in inbox {
+                let batches = (0..job.steps).map(|i| Batch { kv_len: job.first.kv_len + i, ..job.first });
+                let ring = &staging[job.staging];
+                let commands =
+                    program.record(Which::Decode, batches, |encoder| ring.copy(&program, encoder, u64::MAX));
+                if outbox.send(commands).is_err() {
+                    return;
+                }
+            }
+        });
+        Recorder { jobs: Some(jobs), done, asked: None, thread: thread.ok() }
+    }
+
+    /// Asks for a job ahead of time.
+    pub fn ask(&mut self, job: Job) {
+        if self.asked.is_none() && self.jobs.as_ref().is_some_and(|j| j.send(job).is_ok()) {
+            self.asked = Some(job);
+        }
+    }
+
+    /// The commands of a job: what was asked for if it is just that, else recorded now.
+    pub fn take(&mut self, job: Job) -> wgpu::CommandBuffer {
+        loop {
+            match self.asked.take() {
+                None => self.ask(job),
+                Some(asked) => {
+                    let commands = self.done.recv().unwrap_or_else(|_| panic!("the recorder thread has ended"));
+                    if asked == job {
+                        return commands;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(t) = self.thread.take() {
+            let _ = t.join();
+        }
+    }
+}

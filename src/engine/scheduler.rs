@@ -1,0 +1,280 @@
+//! Sequences in slots: prompts in bounded chunks, decode steps several to a submit with one
+//! readback. Everything a step needs (token, position, page table, sampling state) lies in device
+//! buffers; between submits the host only reads the ring of produced tokens.
+
+use std::sync::Arc;
+
+use super::pages::Pages;
+use super::recorder::{Job, Recorder};
+use crate::gpu::{GpuProgram, Staging};
+use crate::kernel::params::Slot as SlotState;
+use crate::plan::sizes::RING_LEN;
+use crate::plan::{Batch, Sizes, Which};
+use crate::{Error, Result};
+
+/// Produced instead of a token where the logits are not numbers.
+const NOT_FINITE: u32 = u32::MAX;
+
+/// How a slot samples; the fields mean what the command line's flags of the same names mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub struct SlotSampling {
+    pub temp: f32,
+    pub top_k: u32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub seed: u64,
+    pub repeat_penalty: f32,
+    pub repeat_last_n: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    taken: bool,
+    /// Samples in every decode step.
+    active: bool,
+    /// Position of the next token to be fed.
+    position: u32,
+    /// Tokens sampled since the slot was activated.
+    count: u32,
+}
+
+/// Drives a loaded program.
+pub struct Scheduler {
+    program: Arc<GpuProgram>,
+    sizes: Sizes,
+    pages: Pages,
+    slots: Vec<Slot>,
+    staging: Arc<[Staging; 2]>,
+    flip: usize,
+    recorder: Recorder,
+    logits: Option<Staging>,
+}
+
+impl Scheduler {
+    /// A scheduler with all slots free.
+    pub fn new(program: Arc<GpuProgram>) -> Result<Scheduler> {
+        let sizes = program.program.sizes;
+        let ring = u64::from(sizes.slots * RING_LEN) * 4;
+        let new = |name| Staging::new(&program.gpu, name, program.program.io.ring, ring);
+        let staging = Arc::new([new("ring copy 0")?, new("ring copy 1")?]);
+        Ok(Scheduler {
+            recorder: Recorder::start(program.clone(), staging.clone()),
+            pages: Pages::new(sizes.slots, sizes.pages_per_slot),
+            slots: vec![Slot::default(); sizes.slots as usize],
+            sizes,
+            program,
+            staging,
+            flip: 0,
+            logits: None,
+        })
+    }
+
+    /// The loaded program.
+    pub fn program(&self) -> &Arc<GpuProgram> {
+        &self.program
+    }
+
+    /// Takes a free slot.
+    pub fn acquire(&mut self) -> Result<u32> {
+        let free = self.slots.iter().position(|s| !s.taken).ok_or(Error::NoSlot { slots: self.sizes.slots })?;
+        self.slots[free] = Slot { taken: true, ..Slot::default() };
+        Ok(free as u32)
+    }
+
+    /// Gives a slot back.
+    pub fn release(&mut self, slot: u32) {
+        self.deactivate(slot);
+        self.pages.release(slot, 0);
+        self.slots[slot as usize] = Slot::default();
+    }
+
+    /// Runs all plans once with nothing to do, so that drivers compile now and not at the first token.
+    pub fn warm_up(&mut self) -> Result<()> {
+        let p = self.program.clone();
+        p.write(p.program.io.prompt_cols, 0, &[0; 8]);
+        p.write(p.program.io.prompt_rows, 0, &[u32::MAX]);
+        let one = Batch { cols: 1, kv_len: 1 };
+        for which in [Which::PrefillLast, Which::Decode] {
+            let batch = if which == Which::Decode { Batch { cols: self.sizes.slots, ..one } } else { one };
+            p.gpu.submit(p.record(which, std::iter::once(batch), |_| ()));
+        }
+        p.gpu.wait()
+    }
+
+    /// Feeds tokens to positions `start..` of a slot, chunk by chunk. `interrupted` is asked before
+    /// each chunk; the tokens fed are returned.
+    pub fn feed(&mut self, slot: u32, start: u32, ids: &[u32], interrupted: &dyn Fn() -> bool) -> Result<usize> {
+        let mut fed = 0;
+        for chunk in ids.chunks(self.sizes.chunk as usize) {
+            if interrupted() {
+                break;
+            }
+            self.chunk(slot, start + fed as u32, chunk, Which::Prefill)?;
+            fed += chunk.len();
+        }
+        Ok(fed)
+    }
+
+    /// Feeds at most a chunk of tokens, samples the next one and makes the slot active.
+    pub fn start(
+        &mut self,
+        slot: u32,
+        start: u32,
+        ids: &[u32],
+        all: &[u32],
+        sampling: &SlotSampling,
+    ) -> Result<u32> {
+        let io = self.program.program.io;
+        let position = start + ids.len() as u32;
+        let state = SlotState {
+            temp: sampling.temp,
+            top_k: sampling.top_k,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            seed_lo: sampling.seed as u32,
+            seed_hi: (sampling.seed >> 32) as u32,
+            repeat_penalty: sampling.repeat_penalty,
+            repeat_last_n: sampling.repeat_last_n,
+            hist_len: all.len() as u32,
+            ..SlotState::default()
+        };
+        self.program.write(io.slots, u64::from(slot) * 64, bytemuck::cast_slice(&[state]));
+        self.program.write(io.history, u64::from(slot * self.sizes.context) * 4, all);
+        // The sampler moves the column on from the prompt's last position.
+        self.program.write(io.cols, 16 * (1 + u64::from(slot)), &[0, position - 1, slot, 1]);
+        self.program.write(io.prompt_rows, 0, &[slot]);
+        self.chunk(slot, start, ids, Which::PrefillLast)?;
+        self.slots[slot as usize] = Slot { taken: true, active: true, position, count: 1 };
+        let ring = &self.staging[self.flip];
+        let mut id = NOT_FINITE;
+        let p = &self.program;
+        p.gpu.submit(p.record(Which::Decode, std::iter::empty(), |encoder| ring.copy(p, encoder, u64::MAX)));
+        ring.read(&p.gpu, |words| id = words[(slot * RING_LEN) as usize])?;
+        self.check(slot, id, position)
+    }
+
+    /// Stops a slot from sampling; what it holds stays.
+    pub fn deactivate(&mut self, slot: u32) {
+        if std::mem::take(&mut self.slots[slot as usize].active) {
+            self.program.write(self.program.program.io.cols, 16 * (1 + u64::from(slot)), &[0, 0, slot, 0]);
+        }
+    }
+
+    /// Makes room for `positions` of a slot, so that decoding up to there writes nothing.
+    pub fn reserve(&mut self, slot: u32, positions: u32) {
+        let row = slot * self.sizes.pages_per_slot;
+        for (i, page) in self.pages.reserve(slot, positions.min(self.sizes.context)) {
+            self.program.write(self.program.program.io.pages, u64::from(row + i) * 4, &[page]);
+        }
+    }
+
+    /// Forgets what a slot holds behind its first `positions`.
+    pub fn truncate(&mut self, slot: u32, positions: u32) {
+        self.deactivate(slot);
+        self.pages.release(slot, positions);
+    }
+
+    /// `steps` decode steps for every active slot, in one submit with one readback: the new tokens
+    /// per slot (none for inactive ones). `next` steps are recorded ahead while the device works.
+    pub fn decode(&mut self, steps: u32, next: u32) -> Result<Vec<Vec<u32>>> {
+        assert!((1..=RING_LEN).contains(&steps), "the ring holds {RING_LEN} tokens");
+        let live = |s: &&Slot| s.active;
+        let longest = self.slots.iter().filter(live).map(|s| s.position).max().unwrap_or(0);
+        assert!(longest + steps <= self.sizes.context, "decoding past the context");
+        let batch = |kv_len: u32| Batch { cols: self.sizes.slots, kv_len };
+        let job = Job { steps, first: batch(longest + 1), staging: self.flip };
+        let ahead = Job { steps: next, first: batch(longest + steps + 1), staging: 1 - self.flip };
+        for slot in 0..self.sizes.slots {
+            if self.slots[slot as usize].active {
+                self.reserve(slot, self.slots[slot as usize].position + steps);
+            }
+        }
+        self.program.gpu.submit(self.recorder.take(job));
+        if next > 0 && longest + steps + next <= self.sizes.context {
+            self.recorder.ask(ahead);
+        }
+        let slots = &self.slots;
+        let out = self.staging[self.flip].read(&self.program.gpu, |ring| {
+            slots
+                .iter()
+                .enumerate()
+                .map(|(s, slot)| {
+                    let n = if slot.active { steps } else { 0 };
+                    (0..n).map(|i| ring[s * RING_LEN as usize + ((slot.count + i) % RING_LEN) as usize]).collect()
+                })
+                .collect::<Vec<Vec<u32>>>()
+        })?;
+        self.flip = 1 - self.flip;
+        for (s, ids) in out.iter().enumerate() {
+            let slot = &mut self.slots[s];
+            let first = slot.position;
+            slot.position += ids.len() as u32;
+            slot.count += ids.len() as u32;
+            if let Some(i) = ids.iter().position(|id| *id == NOT_FINITE) {
+                return self.check(s as u32, NOT_FINITE, first + i as u32 + 1).map(|_| Vec::new());
+            }
+        }
+        Ok(out)
+    }
+
+    /// Feeds tokens and hands over the logits after each of them.
+    pub fn logits(
+        &mut self,
+        slot: u32,
+        start: u32,
+        ids: &[u32],
+        each: &mut dyn FnMut(usize, &[f32]),
+    ) -> Result<()> {
+        let (stride, n_vocab) = (self.sizes.logits_stride as usize, self.n_vocab());
+        let chunk = self.sizes.logits_cols as usize;
+        let p = self.program.clone();
+        if self.logits.is_none() {
+            let bytes = (chunk * stride * 4) as u64;
+            self.logits = Some(Staging::new(&p.gpu, "logits copy", p.program.io.logits, bytes)?);
+        }
+        for (i, part) in ids.chunks(chunk).enumerate() {
+            self.chunk(slot, start + (i * chunk) as u32, part, Which::Logits)?;
+            let staging = self.logits.as_ref().unwrap_or_else(|| unreachable!());
+            let bytes = (part.len() * stride * 4) as u64;
+            p.gpu.submit(p.record(Which::Decode, std::iter::empty(), |e| staging.copy(&p, e, bytes)));
+            staging.read(&p.gpu, |words| {
+                let all: &[f32] = bytemuck::cast_slice(words);
+                for c in 0..part.len() {
+                    each(i * chunk + c, &all[c * stride..][..n_vocab]);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn n_vocab(&self) -> usize {
+        let last = self.program.program.logits.tail.last().unwrap_or_else(|| unreachable!("a tail has steps"));
+        let m = last.params::<crate::kernel::params::MatVec>();
+        (m.out_row + m.rows) as usize
+    }
+
+    /// Writes the columns of a chunk and runs it.
+    fn chunk(&mut self, slot: u32, start: u32, ids: &[u32], which: Which) -> Result<()> {
+        let n = ids.len() as u32;
+        assert!(n > 0 && start + n <= self.sizes.context, "a chunk outside the context");
+        self.reserve(slot, start + n);
+        let mut cols = vec![n, n - 1, 0, 0];
+        for (i, id) in ids.iter().enumerate() {
+            cols.extend([*id, start + i as u32, slot, 1]);
+        }
+        let p = &self.program;
+        p.write(p.program.io.prompt_cols, 0, &cols);
+        let batch = Batch { cols: n, kv_len: start + n };
+        p.gpu.submit(p.record(which, std::iter::once(batch), |_| ()));
+        p.gpu.wait()
+    }
+
+    fn check(&mut self, slot: u32, id: u32, position: u32) -> Result<u32> {
+        if id != NOT_FINITE {
+            return Ok(id);
+        }
+        self.deactivate(slot);
+        Err(Error::NotFinite { position: position as usize })
+    }
+}

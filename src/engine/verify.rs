@@ -1,0 +1,1 @@
+//! Comparing every step of a plan with its CPU twin (`--verify`).

@@ -1,0 +1,141 @@
+//! One opened device and its queue, and a count of everything we ask of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::adapters;
+use crate::kernel::Caps;
+use crate::{Error, Result};
+
+/// A wait longer than this is reported as a hang rather than continued for ever.
+const TIMEOUT: Duration = Duration::from_secs(900);
+
+/// What was asked of the device so far. Tests assert that a decode loop changes only the last ones.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Buffers and textures made.
+    pub allocations: AtomicU64,
+    /// Bind groups made.
+    pub bind_groups: AtomicU64,
+    /// Pipelines made.
+    pub pipelines: AtomicU64,
+    /// Command buffers submitted.
+    pub submits: AtomicU64,
+    /// Dispatches recorded.
+    pub dispatches: AtomicU64,
+    /// Buffers mapped to read results.
+    pub readbacks: AtomicU64,
+}
+
+impl Counts {
+    /// (allocations, bind groups, pipelines, submits, dispatches, readbacks)
+    pub fn snapshot(&self) -> [u64; 6] {
+        [&self.allocations, &self.bind_groups, &self.pipelines, &self.submits, &self.dispatches, &self.readbacks]
+            .map(|c| c.load(Ordering::Relaxed))
+    }
+}
+
+pub(super) fn add(c: &AtomicU64, n: u64) {
+    c.fetch_add(n, Ordering::Relaxed);
+}
+
+/// An opened device.
+pub struct Gpu {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    /// Name of the adapter.
+    pub name: String,
+    /// Backend: `vulkan`, `metal`, `dx12`.
+    pub backend: String,
+    /// What kernels may use.
+    pub caps: Caps,
+    /// Bytes one buffer may have.
+    pub max_buffer: u64,
+    /// What was asked of the device.
+    pub counts: Counts,
+}
+
+impl Gpu {
+    /// Opens the adapter asked for (number or part of a name), or the best there is, with all it
+    /// can do.
+    pub fn open(wish: Option<&str>) -> Result<Arc<Gpu>> {
+        let instance = adapters::instance();
+        let all = adapters::list(&instance);
+        let adapter = &all[adapters::pick(&all, wish)?];
+        let (info, limits) = (adapter.get_info(), adapter.limits());
+        let features = adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
+        let desc = wgpu::DeviceDescriptor {
+            label: Some("tokstep"),
+            required_features: features,
+            required_limits: limits.clone(),
+            memory_hints: wgpu::MemoryHints::Performance,
+            ..Default::default()
+        };
+        let (device, queue) = pollster::block_on(adapter.request_device(&desc))
+            .map_err(|e| Error::DeviceRefused { device: info.name.clone(), reason: e.to_string() })?;
+        let caps = Caps {
+            subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup_max: info.subgroup_max_size.max(1),
+            software: info.device_type == wgpu::DeviceType::Cpu,
+            max_storage: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+            max_uniform: limits.max_uniform_buffer_binding_size,
+            max_texture: limits.max_texture_dimension_2d,
+            max_grid: limits.max_compute_workgroups_per_dimension,
+            max_lanes: limits.max_compute_invocations_per_workgroup,
+        };
+        Ok(Arc::new(Gpu {
+            device,
+            queue,
+            name: info.name,
+            backend: info.backend.to_str().to_string(),
+            caps,
+            max_buffer: limits.max_buffer_size,
+            counts: Counts::default(),
+        }))
+    }
+
+    /// A persistent buffer; out of memory is an error that names it.
+    pub(super) fn buffer(&self, name: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+        if bytes > self.max_buffer {
+            return Err(Error::BufferTooLarge { name: name.into(), bytes, limit: self.max_buffer });
+        }
+        let size = bytes.next_multiple_of(16);
+        self.allocate(name, bytes, || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(name),
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        })
+    }
+
+    /// Runs an allocation and turns its failure into an error that names what was allocated.
+    pub(super) fn allocate<T>(&self, name: &str, bytes: u64, make: impl FnOnce() -> T) -> Result<T> {
+        let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let other = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let made = make();
+        add(&self.counts.allocations, 1);
+        let errors = [pollster::block_on(other.pop()), pollster::block_on(memory.pop())];
+        match errors.into_iter().flatten().next() {
+            None => Ok(made),
+            Some(e) => Err(Error::OutOfMemory { name: name.into(), bytes, reason: e.to_string() }),
+        }
+    }
+
+    /// Submits recorded work.
+    pub fn submit(&self, commands: wgpu::CommandBuffer) {
+        add(&self.counts.submits, 1);
+        self.queue.submit([commands]);
+    }
+
+    /// Waits until everything submitted is done.
+    pub fn wait(&self) -> Result<()> {
+        let wait = wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) };
+        match self.device.poll(wait) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(Error::DeviceStuck { device: self.name.clone(), reason: e.to_string() }),
+        }
+    }
+}

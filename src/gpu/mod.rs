@@ -1,0 +1,16 @@
+//! The only room that names wgpu: adapters, one device, persistent buffers, pipelines, bind groups,
+//! and the recording of plans into command buffers. It knows plans and repacked rows, no file.
+
+pub mod adapters;
+mod copy;
+mod device;
+mod pipelines;
+mod program;
+mod read;
+mod trusted;
+mod upload;
+
+pub use adapters::{AdapterInfo, adapters};
+pub use device::{Counts, Gpu};
+pub use program::{GpuProgram, Loading};
+pub use read::Staging;

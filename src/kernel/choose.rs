@@ -1,0 +1,39 @@
+//! Pure choices: from what a device can do and the shape at hand to a variant and a grid.
+
+/// What a device can do, as far as kernels care. Filled by the GPU room, or by hand in tests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Caps {
+    /// Subgroup operations work.
+    pub subgroups: bool,
+    /// Largest subgroup the device may use.
+    pub subgroup_max: u32,
+    /// Weights as textures and activations through uniforms, one row per lane: a software device.
+    pub software: bool,
+    /// Bytes a storage binding may have.
+    pub max_storage: u64,
+    /// Bytes a uniform binding may have.
+    pub max_uniform: u64,
+    /// Texels of a texture side.
+    pub max_texture: u32,
+    /// Workgroups per dimension of a dispatch.
+    pub max_grid: u32,
+    /// Lanes per workgroup.
+    pub max_lanes: u32,
+}
+
+impl Caps {
+    /// The slot file for sums over a workgroup.
+    pub fn group(&self) -> (&'static str, &'static str) {
+        ("group", if self.subgroups { "slots/group_subgroup.wgsl" } else { "slots/group_shared.wgsl" })
+    }
+
+    /// The slot file for teams of lanes that share a row.
+    pub fn team(&self) -> (&'static str, &'static str) {
+        ("team", if self.subgroups { "slots/team_subgroup.wgsl" } else { "slots/team_shared.wgsl" })
+    }
+
+    /// The slot file for weights.
+    pub fn weights(&self) -> (&'static str, &'static str) {
+        ("weights", if self.software { "slots/weights_texture.wgsl" } else { "slots/weights_storage.wgsl" })
+    }
+}

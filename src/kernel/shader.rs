@@ -1,0 +1,141 @@
+//! Which WGSL a pipeline is made of: a main file, the files that fill its slots, and overrides.
+//! [`Shader::compose`] joins them into one text with a map from each line back to its file.
+
+use std::fmt;
+
+/// The identity of a pipeline: file, slot fillings, overrides. Equal shaders share one pipeline.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shader {
+    /// Kernel name; the main file is `shaders/<kernel>.wgsl`.
+    pub kernel: &'static str,
+    /// (slot, file): `("quant", "quant/q4_1.wgsl")`. Every `#use` that is not a plain file needs one.
+    pub slots: Vec<(&'static str, &'static str)>,
+    /// Values for the shader's `override` declarations.
+    pub overrides: Vec<(&'static str, u32)>,
+}
+
+impl fmt::Display for Shader {
+    /// `matvec[q4_1, weights_texture, ..., WG=32]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[", self.kernel)?;
+        let mut sep = "";
+        for (_, file) in &self.slots {
+            let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".wgsl");
+            write!(f, "{sep}{stem}")?;
+            sep = ", ";
+        }
+        for (name, v) in &self.overrides {
+            write!(f, "{sep}{name}={v}")?;
+            sep = ", ";
+        }
+        write!(f, "]")
+    }
+}
+
+/// A composed module: its text, and for each line the file and line a person edits.
+pub struct Source {
+    /// Complete WGSL.
+    pub text: String,
+    /// (file, 1-based line) of every line of `text`.
+    pub lines: Vec<(&'static str, usize)>,
+}
+
+impl Source {
+    /// File and line behind 1-based line `n` of the text.
+    pub fn origin(&self, n: usize) -> (&'static str, usize) {
+        n.checked_sub(1).and_then(|i| self.lines.get(i)).copied().unwrap_or(("?", 0))
+    }
+}
+
+impl Shader {
+    /// Joins main file and slots. `#use name` takes the slot's file, or else `<name>.wgsl` or
+    /// `slots/<name>.wgsl`; each file is taken once. A missing file is a broken promise of ours.
+    pub fn compose(&self) -> Source {
+        let mut out = Source { text: String::new(), lines: Vec::new() };
+        let mut done = Vec::new();
+        self.include(&format!("{}.wgsl", self.kernel), &mut out, &mut done);
+        out
+    }
+
+    fn include(&self, name: &str, out: &mut Source, done: &mut Vec<&'static str>) {
+        let (file, text) = lookup(name).unwrap_or_else(|| panic!("no shader file {name} for {self}"));
+        if done.contains(&file) {
+            return;
+        }
+        done.push(file);
+        for (i, line) in text.lines().enumerate() {
+            if let Some(slot) = line.strip_prefix("#use ") {
+                let slot = slot.trim();
+                match self.slots.iter().find(|(s, _)| *s == slot) {
+                    Some((_, file)) => self.include(file, out, done),
+                    None if lookup(&format!("{slot}.wgsl")).is_some() => {
+                        self.include(&format!("{slot}.wgsl"), out, done);
+                    }
+                    None => self.include(&format!("slots/{slot}.wgsl"), out, done),
+                }
+            } else {
+                out.text.push_str(line);
+                out.text.push('\n');
+                out.lines.push((file, i + 1));
+            }
+        }
+    }
+}
+
+fn lookup(name: &str) -> Option<(&'static str, &'static str)> {
+    FILES.iter().find(|(n, _)| *n == name).copied()
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        /// Every WGSL file, embedded: (path under `shaders/`, text).
+        pub static FILES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../shaders/", $name)))),*];
+    };
+}
+
+files![
+    "types.wgsl",
+    "get_rows.wgsl",
+    "matvec.wgsl",
+    "matvec_rows.wgsl",
+    "matmul.wgsl",
+    "rms_norm.wgsl",
+    "post_norm.wgsl",
+    "glu.wgsl",
+    "take_row.wgsl",
+    "rope_kv.wgsl",
+    "attention.wgsl",
+    "attn_combine.wgsl",
+    "logits_part.wgsl",
+    "penalize.wgsl",
+    "sample.wgsl",
+    "slots/weights_storage.wgsl",
+    "slots/weights_texture.wgsl",
+    "slots/x_storage.wgsl",
+    "slots/x_uniform.wgsl",
+    "slots/columns_1.wgsl",
+    "slots/columns_4.wgsl",
+    "slots/columns_8.wgsl",
+    "slots/matvec_io.wgsl",
+    "slots/slot.wgsl",
+    "slots/draw.wgsl",
+    "slots/select.wgsl",
+    "slots/team_subgroup.wgsl",
+    "slots/team_shared.wgsl",
+    "slots/group_subgroup.wgsl",
+    "slots/group_shared.wgsl",
+    "quant/f32.wgsl",
+    "quant/f16.wgsl",
+    "quant/bf16.wgsl",
+    "quant/q4_0.wgsl",
+    "quant/q4_1.wgsl",
+    "quant/q5_0.wgsl",
+    "quant/q5_1.wgsl",
+    "quant/q8_0.wgsl",
+    "quant/q2_k.wgsl",
+    "quant/q3_k.wgsl",
+    "quant/q4_k.wgsl",
+    "quant/q5_k.wgsl",
+    "quant/q6_k.wgsl",
+];

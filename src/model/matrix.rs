@@ -1,0 +1,166 @@
+//! A weight matrix as the plan sees it: rows that may come from several tensors of one type, in an
+//! order of our choosing. Rows are never changed, only picked, so any quantised type can be stacked.
+
+use std::sync::Arc;
+
+use crate::gguf::{Gguf, TensorInfo};
+use crate::quant::{self, QuantType};
+use crate::{Error, Result};
+
+/// How rows of the parts follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// All rows of the first part, then of the next.
+    Stacked,
+    /// Row 2i from the first part, row 2i + 1 from the second (gate and up of an FFN).
+    Interleaved,
+}
+
+/// Puts neighbouring rotary pairs (2i, 2i+1) of each head into halves (i, i + rot/2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unpair {
+    /// Rows per head.
+    pub head_dim: usize,
+    /// Rotated rows per head.
+    pub rot: usize,
+}
+
+impl Unpair {
+    /// The row of the file that becomes row `r`.
+    pub fn source(self, r: usize) -> usize {
+        let (head, d) = (r / self.head_dim * self.head_dim, r % self.head_dim);
+        let half = self.rot / 2;
+        head + match d {
+            d if d < half => 2 * d,
+            d if d < self.rot => 2 * (d - half) + 1,
+            d => d,
+        }
+    }
+}
+
+/// One tensor of the file inside a matrix.
+#[derive(Clone)]
+pub struct Part {
+    tensor: usize,
+    rows: usize,
+    unpair: Option<Unpair>,
+}
+
+/// A matrix of `rows` rows of `k` weights of one type.
+#[derive(Clone)]
+pub struct Matrix {
+    /// GGUF's name without `.weight`; stacked parts are joined: `blk.0.attn_q+k+v`.
+    pub label: String,
+    /// The weight type.
+    pub ty: &'static QuantType,
+    /// Weights per row.
+    pub k: usize,
+    /// Rows of all parts.
+    pub rows: usize,
+    order: Order,
+    parts: Vec<Part>,
+    gguf: Gguf,
+}
+
+impl Matrix {
+    /// The matrix `name` of `rows` rows of `k` weights, checked against the file.
+    pub fn find(g: &Gguf, name: &str, k: u32, rows: u32, unpair: Option<Unpair>) -> Result<Matrix> {
+        let t = g.tensor(name, &[u64::from(k), u64::from(rows)])?;
+        let ty = type_of(g, t.info)?;
+        let tensor = g.tensors().iter().position(|i| std::ptr::eq(i, t.info)).unwrap_or(0);
+        Ok(Matrix {
+            label: name.trim_end_matches(".weight").to_string(),
+            ty,
+            k: k as usize,
+            rows: rows as usize,
+            order: Order::Stacked,
+            parts: vec![Part { tensor, rows: rows as usize, unpair }],
+            gguf: g.clone(),
+        })
+    }
+
+    /// Joins matrices of one type and row length into one.
+    pub fn join(label: String, order: Order, all: Vec<Matrix>) -> Matrix {
+        let first = &all[0];
+        assert!(all.iter().all(|m| std::ptr::eq(m.ty, first.ty) && m.k == first.k));
+        assert!(order == Order::Stacked || (all.len() == 2 && all[0].rows == all[1].rows));
+        Matrix {
+            label,
+            ty: first.ty,
+            k: first.k,
+            rows: all.iter().map(|m| m.rows).sum(),
+            order,
+            gguf: first.gguf.clone(),
+            parts: all.into_iter().flat_map(|m| m.parts).collect(),
+        }
+    }
+
+    /// The bytes of row `r` as the file has them.
+    pub fn row(&self, r: usize) -> &[u8] {
+        let (part, r) = match self.order {
+            Order::Interleaved => (&self.parts[r % 2], r / 2),
+            Order::Stacked => {
+                let mut r = r;
+                let part = self.parts.iter().find(|p| {
+                    let here = r < p.rows;
+                    if !here {
+                        r -= p.rows;
+                    }
+                    here
+                });
+                (part.unwrap_or_else(|| panic!("row past the end of {}", self.label)), r)
+            }
+        };
+        let r = part.unpair.map_or(r, |u| u.source(r));
+        let bytes = self.k / self.ty.block * self.ty.bytes;
+        &self.gguf.data(&self.gguf.tensors()[part.tensor])[r * bytes..][..bytes]
+    }
+
+    /// Row `r` as exact f32 values.
+    pub fn decode_row(&self, r: usize, out: &mut Vec<f32>) {
+        out.resize(self.k, 0.0);
+        (self.ty.decode)(self.row(r), out);
+    }
+
+    /// Bytes of all rows in the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.rows as u64 * (self.k / self.ty.block * self.ty.bytes) as u64
+    }
+
+    /// 16-byte words of one repacked row.
+    pub fn row_vec4s(&self) -> usize {
+        (self.ty.row_vec4s)(self.k)
+    }
+}
+
+/// A vector of `n` numbers of any type we can decode.
+pub fn vector(g: &Gguf, name: &str, n: u32) -> Result<Vec<f32>> {
+    let t = g.tensor(name, &[u64::from(n)])?;
+    let ty = type_of(g, t.info)?;
+    let mut out = vec![0.0; n as usize];
+    (ty.decode)(t.data, &mut out);
+    Ok(out)
+}
+
+fn type_of(g: &Gguf, t: &TensorInfo) -> Result<&'static QuantType> {
+    quant::by_id(t.ty.id).ok_or_else(|| Error::TensorTypeUnsupported {
+        path: g.path().to_path_buf(),
+        tensor: t.name.clone(),
+        ty: t.ty.name,
+    })
+}
+
+/// Matrices are shared between the plan, the uploader and the CPU twins.
+pub type SharedMatrix = Arc<Matrix>;
+
+#[cfg(test)]
+mod tests {
+    use super::Unpair;
+
+    #[test]
+    fn unpair_is_a_permutation_that_moves_pairs_into_halves() {
+        let u = Unpair { head_dim: 6, rot: 4 };
+        let got: Vec<usize> = (0..12).map(|r| u.source(r)).collect();
+        assert_eq!(got, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Matrix products: which of the three kernels, in which tiles, over which shards.
+
+use super::build::Builder;
+use super::{Bind, BufId, Dim, Step};
+use crate::kernel::params::{MatVec, Mode};
+use crate::kernel::{Caps, Shader};
+use crate::model::Matrix;
+use crate::model::matrix::SharedMatrix;
+use crate::plan::sizes::stride;
+
+/// A column-strided activation: buffer and f32 from column to column.
+#[derive(Clone, Copy, Debug)]
+pub struct Act {
+    /// The buffer.
+    pub buf: BufId,
+    /// f32 from column to column.
+    pub stride: u32,
+}
+
+/// How a product is cut: kernel, column slot, columns per dispatch, x through a uniform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// `matvec`, `matvec_rows` or `matmul`.
+    pub kernel: &'static str,
+    /// 1, 4 or 8 columns in one pass over the weights (unused by `matmul`).
+    pub columns: u32,
+    /// Activations through a uniform binding.
+    pub uniform: bool,
+}
+
+/// Chooses for a device, a row length in f32 and a number of columns.
+pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
+    let fits = |n: u32| u64::from(n) * u64::from(x_stride) * 4 <= caps.max_uniform.min(65536);
+    let wanted = match cols {
+        1 => 1,
+        2..=4 => 4,
+        _ => 8,
+    };
+    if caps.software {
+        // Fewer columns at a time beat activations from storage, which are scalar loads there.
+        let columns = [8, 4, 1].into_iter().filter(|n| *n <= wanted).find(|n| fits(*n));
+        return Cut { kernel: "matvec_rows", columns: columns.unwrap_or(wanted), uniform: columns.is_some() };
+    }
+    let kernel = if cols <= 8 { "matvec" } else { "matmul" };
+    Cut { kernel, columns: wanted, uniform: false }
+}
+
+/// Rows of a matrix per shard: as many as fit the binding (or texture), a multiple of four so that
+/// pairs of rows and the row multipliers stay whole.
+pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
+    let row = m.row_vec4s() as u64 * 16 + 4;
+    let limit = if caps.software {
+        // A texture has no binding limit, but its texels must fit the sides.
+        (u64::from(caps.max_texture) * u64::from(caps.max_texture) * 16).min(1 << 30)
+    } else {
+        caps.max_storage
+    };
+    let rows = ((limit - 4096) / row) as usize / 4 * 4;
+    assert!(rows > 0, "one row of {} is larger than a binding", m.label);
+    rows.min(m.rows)
+}
+
+impl Builder<'_> {
+    /// `out[c, out_row + r] = epilogue(W[r, :] . x[c, :])` for `cols` columns.
+    #[allow(clippy::too_many_arguments)]
+    pub fn product(
+        &mut self,
+        steps: &mut Vec<Step>,
+        matrix: &SharedMatrix,
+        x: Act,
+        out: Act,
+        out_row: u32,
+        cols: u32,
+        (mode, softcap): (Mode, f32),
+    ) {
+        let cut = choose(self.caps, x.stride, cols);
+        assert!(x.stride as usize >= matrix.k.next_multiple_of(32), "no room for a block at {}", matrix.label);
+        let nb = matrix.k.div_ceil(32) as u32;
+        let n_shards = self.shards(matrix).len();
+        for s in 0..n_shards {
+            let (buf, first, rows) = self.shards(matrix)[s];
+            let tile = if cut.kernel == "matmul" { cols } else { cut.columns };
+            for col in (0..cols).step_by(tile as usize) {
+                let params = MatVec {
+                    nb,
+                    row_vec4s: matrix.row_vec4s() as u32,
+                    mult: (rows * matrix.row_vec4s()) as u32,
+                    rows: rows as u32,
+                    out_row: out_row + first as u32,
+                    tex_shift: self.buffers[buf].texture.unwrap_or(0),
+                    x_stride: x.stride / 4,
+                    out_stride: out.stride,
+                    n_cols: tile.min(cols - col),
+                    mode: mode as u32,
+                    softcap,
+                };
+                let (shader, grid) = self.product_shader(matrix, cut, rows as u32);
+                let label = match n_shards {
+                    1 => matrix.label.clone(),
+                    _ => format!("{}#{s}", matrix.label),
+                };
+                let binds = vec![
+                    Bind { name: "w", buf, offset: 0 },
+                    Bind { name: "x", buf: x.buf, offset: u64::from(col * x.stride) * 4 },
+                    Bind { name: "out", buf: out.buf, offset: u64::from(col * out.stride) * 4 },
+                ];
+                let mut step = Step::new(label, shader, params, binds, grid);
+                step.first_col = col;
+                steps.push(step);
+            }
+        }
+    }
+
+    fn product_shader(&self, m: &Matrix, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
+        let caps = self.caps;
+        let x = ("x", if cut.uniform { "slots/x_uniform.wgsl" } else { "slots/x_storage.wgsl" });
+        let columns = match cut.columns {
+            1 => "slots/columns_1.wgsl",
+            4 => "slots/columns_4.wgsl",
+            _ => "slots/columns_8.wgsl",
+        };
+        let mut slots = vec![("quant", m.ty.shader), caps.weights(), x];
+        let mut overrides = Vec::new();
+        // Workgroups along x, the rest along the free dimension.
+        let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));
+        let grid = match cut.kernel {
+            "matmul" => {
+                let (a, b) = split(rows.div_ceil(64));
+                [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
+            }
+            "matvec_rows" => {
+                let lanes = 32;
+                slots.push(("columns", columns));
+                overrides.push(("WG", lanes));
+                let (a, b) = split(rows.div_ceil(2 * lanes));
+                [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
+            }
+            _ => {
+                let lanes = 64.min(caps.max_lanes);
+                slots.extend([("columns", columns), caps.team()]);
+                overrides.push(("WG", lanes));
+                let teams = if caps.subgroups { (lanes / caps.subgroup_max).max(1) } else { 1 };
+                let (a, b) = split(rows.div_ceil(4 * teams));
+                [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
+            }
+        };
+        (Shader { kernel: cut.kernel, slots, overrides }, grid)
+    }
+
+    /// An activation buffer of `n` f32 per column, made on first use.
+    pub fn act(&mut self, name: &'static str, n: u32) -> Act {
+        let stride = stride(n);
+        // A uniform binding is always 64 KiB long, so the last column needs that much behind it.
+        let tail = if self.caps.software { 65536 } else { 0 };
+        let bytes = u64::from(stride) * 4 * u64::from(self.sizes.width) + tail;
+        Act { buf: self.scratch(name, bytes), stride }
+    }
+}

@@ -1,0 +1,50 @@
+//! A plan as text, one line a step: number, pipeline, label, bindings, grid. Tests keep such texts,
+//! so that a change to the forward pass shows as changed lines.
+
+use std::fmt::Write;
+
+use super::{Dim, Plan, Program, Step};
+
+impl Program {
+    /// The whole plan.
+    pub fn show(&self, plan: &Plan) -> String {
+        let mut out = String::new();
+        for (part, steps) in [("body", &plan.body), ("tail", &plan.tail)] {
+            let _ = writeln!(out, "{} {part}, up to {} columns", plan.name, plan.width);
+            for (i, s) in steps.iter().enumerate() {
+                let _ = writeln!(out, "{i:03} {}", self.show_step(s));
+            }
+        }
+        out
+    }
+
+    fn show_step(&self, s: &Step) -> String {
+        let binds: Vec<String> = s
+            .binds
+            .iter()
+            .map(|b| match b.offset {
+                0 => format!("{}={}", b.name, self.buffers[b.buf].name),
+                o => format!("{}={}+{o}", b.name, self.buffers[b.buf].name),
+            })
+            .collect();
+        let grid: Vec<String> = s
+            .grid
+            .iter()
+            .map(|d| match d {
+                Dim::Fixed(n) => n.to_string(),
+                Dim::Columns { first: 0, .. } => "cols".into(),
+                Dim::Columns { first, max } => format!("cols[{first}..{}]", first + max),
+                Dim::Tiles(n) => format!("cols/{n}"),
+                Dim::Chunks(n) => format!("len/{n}"),
+            })
+            .collect();
+        format!("{} {} ({}) {}", s.shader, s.label, binds.join(" "), grid.join("x"))
+    }
+}
+
+impl Plan {
+    /// Dispatches of one full step (body and tail).
+    pub fn dispatches(&self) -> usize {
+        self.body.len() + self.tail.len()
+    }
+}

@@ -1,0 +1,21 @@
+//! BF16: the upper half of an f32. File: 16 bits little-endian.
+//!
+//! GPU row: [4 words per block: 32 bf16, two per u32, the first one low].
+
+use super::pack::{blocks, copy, half, split};
+
+pub(super) fn sections(k: usize) -> [usize; 1] {
+    [4 * blocks(k)]
+}
+
+pub(super) fn decode(src: &[u8], out: &mut [f32]) {
+    for (b, w) in src.chunks_exact(2).zip(out) {
+        *w = f32::from_bits(u32::from(half(b, 0)) << 16);
+    }
+}
+
+pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
+    let [weights] = split(out, sections(k));
+    copy(row, weights);
+    1.0
+}

@@ -1,0 +1,21 @@
+//! F32: plain floats. File: `f32` little-endian.
+//!
+//! GPU row: [8 words per block: 32 f32].
+
+use super::pack::{blocks, copy, split};
+
+pub(super) fn sections(k: usize) -> [usize; 1] {
+    [8 * blocks(k)]
+}
+
+pub(super) fn decode(src: &[u8], out: &mut [f32]) {
+    for (b, w) in src.chunks_exact(4).zip(out) {
+        *w = f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    }
+}
+
+pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
+    let [weights] = split(out, sections(k));
+    copy(row, weights);
+    1.0
+}

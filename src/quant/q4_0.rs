@@ -1,0 +1,32 @@
+//! Q4_0: 32 weights `d * (q - 8)`.
+//! File (`block_q4_0`, 18 bytes): f16 d; 16 bytes, low nibbles = weights 0..15, high = 16..31.
+//!
+//! GPU row: [nb words of 32 nibbles, weight 8i+j = bits 4j of u32 i][f16 d, 8 per word].
+
+use super::pack::{self, RowScale, blocks, half, nibbles, pack, put_half, split};
+
+const BYTES: usize = 18;
+
+pub(super) fn sections(k: usize) -> [usize; 2] {
+    let nb = blocks(k);
+    [nb, nb.div_ceil(8)]
+}
+
+pub(super) fn decode(src: &[u8], out: &mut [f32]) {
+    for (b, out) in src.chunks_exact(BYTES).zip(out.chunks_exact_mut(32)) {
+        let d = pack::f16(b, 0);
+        for (w, q) in out.iter_mut().zip(nibbles(&b[2..])) {
+            *w = d * (f32::from(q) - 8.0);
+        }
+    }
+}
+
+pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
+    let [quants, scales] = split(out, sections(k));
+    let scale = RowScale::of(row.chunks_exact(BYTES).map(|b| half(b, 0)));
+    for (i, b) in row.chunks_exact(BYTES).enumerate() {
+        pack::<4>(&nibbles(&b[2..]), 0, &mut quants[4 * i..]);
+        put_half(scales, i, scale.apply(half(b, 0)));
+    }
+    scale.multiplier()
+}

@@ -1,0 +1,35 @@
+//! Q4_1: 32 weights `d * q + m`.
+//! File (`block_q4_1`, 20 bytes): f16 d; f16 m; 16 bytes of nibbles as in Q4_0.
+//!
+//! GPU row: [nb words of 32 nibbles][f16 d, f16 m in one u32 per block, 4 per word].
+
+use super::pack::{self, RowScale, blocks, half, nibbles, pack, pair, split};
+
+const BYTES: usize = 20;
+
+pub(super) fn sections(k: usize) -> [usize; 2] {
+    let nb = blocks(k);
+    [nb, nb.div_ceil(4)]
+}
+
+pub(super) fn decode(src: &[u8], out: &mut [f32]) {
+    for (b, out) in src.chunks_exact(BYTES).zip(out.chunks_exact_mut(32)) {
+        let (d, m) = (pack::f16(b, 0), pack::f16(b, 2));
+        for (w, q) in out.iter_mut().zip(nibbles(&b[4..])) {
+            *w = d * f32::from(q) + m;
+        }
+    }
+}
+
+pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
+    let [quants, scales] = split(out, sections(k));
+    let scale = RowScale::of(
+        row.chunks_exact(BYTES)
+            .flat_map(|b| [half(b, 0), half(b, 2)]),
+    );
+    for (i, b) in row.chunks_exact(BYTES).enumerate() {
+        pack::<4>(&nibbles(&b[4..]), 0, &mut quants[4 * i..]);
+        scales[i] = pair(scale.apply(half(b, 0)), scale.apply(half(b, 2)));
+    }
+    scale.multiplier()
+}

@@ -48,17 +48,28 @@ fn log_softmax(l: &[f32]) -> impl Fn(u32) -> f64 {
 
 fn check(model: &Path, golden: &str) {
     let golden: Golden = serde_json::from_str(golden).unwrap();
-    let options = EngineOptions { context: Some(1024), ..Default::default() };
+    let options = EngineOptions {
+        context: Some(1024),
+        ..Default::default()
+    };
     let engine = Engine::load(model, &options, &mut |_| ()).unwrap();
     let mut worst = 0f64;
     for p in &golden.prompts {
         // Free running, up to the first near tie.
         let mut s = engine.session().unwrap();
         s.prefill(&p.prompt_ids).unwrap();
-        let n = p.greedy.near_ties.first().copied().unwrap_or(p.greedy.ids.len());
+        let n = p
+            .greedy
+            .near_ties
+            .first()
+            .copied()
+            .unwrap_or(p.greedy.ids.len());
         let o = GenerateOptions {
             max_tokens: Some(p.greedy.ids.len() as u32),
-            sample: SampleOptions { temp: 0.0, ..Default::default() },
+            sample: SampleOptions {
+                temp: 0.0,
+                ..Default::default()
+            },
             ..Default::default()
         };
         let mut g = s.generate(&o).unwrap();
@@ -68,10 +79,19 @@ fn check(model: &Path, golden: &str) {
         }
         if p.greedy.near_ties.is_empty() && p.greedy.stop == "eog" {
             // The reference does not list the end token itself.
-            assert!(matches!(g.stop(), Some(Stop::Length | Stop::Eos)), "{}", p.id);
+            assert!(
+                matches!(g.stop(), Some(Stop::Length | Stop::Eos)),
+                "{}",
+                p.id
+            );
         }
         drop(g);
-        assert_eq!(got[..n.min(got.len())], p.greedy.ids[..n], "greedy text of {}", p.id);
+        assert_eq!(
+            got[..n.min(got.len())],
+            p.greedy.ids[..n],
+            "greedy text of {}",
+            p.id
+        );
 
         // Fed with the reference's tokens, every step's best and the probabilities of its five best.
         s.rewind(p.prompt_ids.len() - 1);
@@ -79,10 +99,16 @@ fn check(model: &Path, golden: &str) {
         fed.extend(&p.greedy.ids);
         fed.truncate(p.greedy.top5.len());
         s.logits(&fed, &mut |i, l| {
-            let best = (0..l.len() as u32).max_by(|a, b| l[*a as usize].total_cmp(&l[*b as usize])).unwrap();
+            let best = (0..l.len() as u32)
+                .max_by(|a, b| l[*a as usize].total_cmp(&l[*b as usize]))
+                .unwrap();
             let lp = log_softmax(l);
             if !p.greedy.near_ties.contains(&i) {
-                assert_eq!(best, p.greedy.top5[i][0].0, "best token of {} at step {i}", p.id);
+                assert_eq!(
+                    best, p.greedy.top5[i][0].0,
+                    "best token of {} at step {i}",
+                    p.id
+                );
             }
             for (id, want) in &p.greedy.top5[i] {
                 worst = worst.max((lp(*id) - want).abs());
@@ -103,11 +129,17 @@ fn check(model: &Path, golden: &str) {
 #[test]
 #[ignore = "needs the model"]
 fn smollm2() {
-    check(Path::new("/tmp/models/SmolLM2-135M-Instruct.Q4_1.gguf"), include_str!("golden/logits_smollm2.json"));
+    check(
+        Path::new("/tmp/models/SmolLM2-135M-Instruct.Q4_1.gguf"),
+        include_str!("golden/logits_smollm2.json"),
+    );
 }
 
 #[test]
 #[ignore = "needs the model"]
 fn gemma3() {
-    check(Path::new("/tmp/models/gemma-3-270m.Q4_K_M.gguf"), include_str!("golden/logits_gemma-3-270m.json"));
+    check(
+        Path::new("/tmp/models/gemma-3-270m.Q4_K_M.gguf"),
+        include_str!("golden/logits_gemma-3-270m.json"),
+    );
 }

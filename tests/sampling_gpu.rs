@@ -1,10 +1,10 @@
 //! The sampling kernels on a device against their twins: the same random logits and settings, step
 //! after step, must leave the same tokens, slots, columns and history.
 
-use tokstep::gpu::{Gpu, GpuProgram, Which};
+use tokstep::gpu::{Gpu, GpuProgram};
 use tokstep::kernel::params::{LogitsPart, Penalize, Sample, Slot};
 use tokstep::kernel::{Caps, Shader};
-use tokstep::plan::{Batch, Bind, Buffer, Dim, Init, Io, Plan, Pool, Program, Sizes, Step};
+use tokstep::plan::{Batch, Bind, Buffer, Dim, Init, Io, Plan, Pool, Program, Sizes, Step, Which};
 use tokstep::reference::{Binds, Data, twin};
 
 const NAMES: [&str; 7] = ["logits", "part", "rows", "slots", "cols", "history", "ring"];

@@ -36,11 +36,17 @@ impl Verifier {
     pub fn run(&mut self, p: &GpuProgram, which: Which, batch: Batch) -> Result<()> {
         let program = Arc::clone(&p.program);
         for (i, step) in program.steps(which).enumerate() {
-            let Some(commands) = p.record_step(which, i, batch) else { continue };
+            let Some(commands) = p.record_step(which, i, batch) else {
+                continue;
+            };
             p.gpu.submit(commands);
             self.cpu.step(step, batch);
             self.steps += 1;
-            for bind in step.binds.iter().filter(|b| step.kernel().writes.contains(&b.name)) {
+            for bind in step
+                .binds
+                .iter()
+                .filter(|b| step.kernel().writes.contains(&b.name))
+            {
                 let got = p.read(bind.buf)?;
                 let kind = compare::kind(step.shader.kernel, bind.name);
                 if let Some(d) = compare::compare(kind, &got, self.cpu.words(bind.buf)) {

@@ -1,11 +1,13 @@
 //! A forward pass as plain data: buffers by number, steps that name a shader, its parameters, its
 //! bindings and its grid. A plan can be printed, compared, run on the GPU or on the CPU twins.
 
+mod attend;
 pub mod build;
 pub mod forward;
 pub mod product;
 pub mod show;
 pub mod sizes;
+mod tail;
 
 use std::sync::Arc;
 

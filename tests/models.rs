@@ -37,8 +37,13 @@ fn cases() -> Vec<(PathBuf, Case)> {
 fn run(adjust: Option<fn(&mut tokstep::kernel::Caps)>) {
     let mut bad = Vec::new();
     for (path, case) in cases() {
-        let options = EngineOptions { adjust, context: Some(64), ..Default::default() };
-        let engine = Engine::load(&path, &options, &mut |_| ()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let options = EngineOptions {
+            adjust,
+            context: Some(64),
+            ..Default::default()
+        };
+        let engine = Engine::load(&path, &options, &mut |_| ())
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for chunk in [case.tokens.len(), 7, 1] {
             let mut s = engine.session().unwrap();
             let mut worst = 0f32;
@@ -49,7 +54,9 @@ fn run(adjust: Option<fn(&mut tokstep::kernel::Caps)>) {
                     if let Some(want) = case.logits.get(&p.to_string()) {
                         for (a, b) in l.iter().zip(want) {
                             worst = worst.max((a - b).abs());
-                            if a.is_nan() { worst = f32::INFINITY; }
+                            if a.is_nan() {
+                                worst = f32::INFINITY;
+                            }
                         }
                     }
                     let best = (0..l.len()).max_by(|a, b| l[*a].total_cmp(&l[*b])).unwrap();
@@ -57,22 +64,38 @@ fn run(adjust: Option<fn(&mut tokstep::kernel::Caps)>) {
                 })
                 .unwrap();
             }
-            println!("{} chunk {chunk}: worst {worst:.5} of {:.5}, argmax wrong {wrong}", case.model, case.tolerance.strict);
+            println!(
+                "{} chunk {chunk}: worst {worst:.5} of {:.5}, argmax wrong {wrong}",
+                case.model, case.tolerance.strict
+            );
             if worst > case.tolerance.strict || wrong > 0 {
-                bad.push(format!("{} in chunks of {chunk}: {worst} over {}, {wrong} wrong", case.model, case.tolerance.strict));
+                bad.push(format!(
+                    "{} in chunks of {chunk}: {worst} over {}, {wrong} wrong",
+                    case.model, case.tolerance.strict
+                ));
             }
         }
         let mut s = engine.session().unwrap();
         s.prefill(&case.tokens).unwrap();
         let o = GenerateOptions {
             max_tokens: Some(case.greedy.len() as u32),
-            sample: SampleOptions { temp: 0.0, ..Default::default() },
+            sample: SampleOptions {
+                temp: 0.0,
+                ..Default::default()
+            },
             ignore_eos: true,
             ..Default::default()
         };
-        let got: Vec<u32> = s.generate(&o).unwrap().flat_map(|p| p.unwrap().ids).collect();
+        let got: Vec<u32> = s
+            .generate(&o)
+            .unwrap()
+            .flat_map(|p| p.unwrap().ids)
+            .collect();
         if got != case.greedy {
-            bad.push(format!("{}: greedy {got:?}, want {:?}", case.model, case.greedy));
+            bad.push(format!(
+                "{}: greedy {got:?}, want {:?}",
+                case.model, case.greedy
+            ));
         }
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));

@@ -73,7 +73,11 @@ pub struct Engine {
 
 impl Engine {
     /// Loads a GGUF file. `progress` is called often.
-    pub fn load(path: &Path, o: &EngineOptions, progress: &mut dyn FnMut(LoadStage)) -> Result<Engine> {
+    pub fn load(
+        path: &Path,
+        o: &EngineOptions,
+        progress: &mut dyn FnMut(LoadStage),
+    ) -> Result<Engine> {
         let start = Instant::now();
         let gguf = Gguf::open(path)?;
         let model = Model::from_gguf(&gguf)?;
@@ -90,7 +94,11 @@ impl Engine {
         if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
             adjust(&mut gpu.caps);
         }
-        let wish = Wish { context: o.context, slots: o.slots, chunk: o.prefill_chunk };
+        let wish = Wish {
+            context: o.context,
+            slots: o.slots,
+            chunk: o.prefill_chunk,
+        };
         let sizes = Sizes::fit(&model.hyper, &gpu.caps, wish)?;
         let program = plan::build(&model, &gpu.caps, sizes);
         let mut info = info::describe(&gguf, &model, &gpu, &program);

@@ -9,7 +9,7 @@ use super::sizes::{PAGE_LEN, RING_LEN, TILE, stride};
 use super::{Bind, BufId, Dim, Io, Step};
 use crate::kernel::Shader;
 use crate::kernel::params::{
-    AttnCombine, Attention, GetRows, Glu, LogitsPart, Mode, Norm, Penalize, RopeKv, Sample, TakeRow,
+    Attention, AttnCombine, GetRows, Glu, LogitsPart, Mode, Norm, Penalize, RopeKv, Sample, TakeRow,
 };
 use crate::model::{self, Layer};
 
@@ -26,7 +26,13 @@ impl Builder<'_> {
         let mut steps = Vec::new();
         self.embed(&mut steps, cols_buf, cols);
         let acts = (self.act("h", h.n_embd), self.act("hn", h.n_embd));
-        self.norm(&mut steps, "blk.0.attn_norm", &model.weights.layers[0].attn_norm, acts, columns(cols));
+        self.norm(
+            &mut steps,
+            "blk.0.attn_norm",
+            &model.weights.layers[0].attn_norm,
+            acts,
+            columns(cols),
+        );
         for (i, layer) in model.weights.layers.iter().enumerate() {
             self.layer(&mut steps, i, layer, cols_buf, cols);
         }
@@ -45,17 +51,45 @@ impl Builder<'_> {
         self.rope_kv(steps, i, l, qkv, cols_buf, cols);
         let attn = self.attention(steps, i, cols_buf, cols);
         let last = model.weights.layers.len() - 1;
-        let next = if i < last { &model.weights.layers[i + 1].attn_norm } else { &model.weights.output_norm };
-        let next_name = if i < last { format!("blk.{}.attn_norm", i + 1) } else { "output_norm".into() };
+        let next = if i < last {
+            &model.weights.layers[i + 1].attn_norm
+        } else {
+            &model.weights.output_norm
+        };
+        let next_name = if i < last {
+            format!("blk.{}.attn_norm", i + 1)
+        } else {
+            "output_norm".into()
+        };
 
         // Attention branch back into the residual stream, then the FFN's norm.
         if let Some(post) = &l.post_attention_norm {
             let branch = self.act("branch", hy.n_embd);
-            self.product(steps, &l.attn_output, attn, branch, 0, cols, (Mode::Store, 0.0));
-            self.post_norm(steps, format!("{p}.post_attention_norm"), post, &l.ffn_norm, cols);
+            self.product(
+                steps,
+                &l.attn_output,
+                attn,
+                branch,
+                0,
+                cols,
+                (Mode::Store, 0.0),
+            );
+            self.post_norm(
+                steps,
+                format!("{p}.post_attention_norm"),
+                post,
+                &l.ffn_norm,
+                cols,
+            );
         } else {
             self.product(steps, &l.attn_output, attn, h, 0, cols, (Mode::Add, 0.0));
-            self.norm(steps, &format!("{p}.ffn_norm"), &l.ffn_norm, (h, hn), columns(cols));
+            self.norm(
+                steps,
+                &format!("{p}.ffn_norm"),
+                &l.ffn_norm,
+                (h, hn),
+                columns(cols),
+            );
         }
 
         // FFN branch, then the next layer's norm (the output norm is the tail's, see `finish`).
@@ -86,13 +120,37 @@ impl Builder<'_> {
         }
         let both = self.act("gate+up", 2 * n_ff);
         for (i, m) in l.ffn_gate_up.iter().enumerate() {
-            self.product(steps, m, hn, both, i as u32 * n_ff, cols, (Mode::Store, 0.0));
+            self.product(
+                steps,
+                m,
+                hn,
+                both,
+                i as u32 * n_ff,
+                cols,
+                (Mode::Store, 0.0),
+            );
         }
-        let params = Glu { n: n_ff, up: n_ff, x_stride: both.stride, out_stride: ff.stride, mode: mode as u32 };
+        let params = Glu {
+            n: n_ff,
+            up: n_ff,
+            x_stride: both.stride,
+            out_stride: ff.stride,
+            mode: mode as u32,
+        };
         let binds = vec![bind("x", both.buf), bind("out", ff.buf)];
-        let shader = Shader { kernel: "glu", slots: vec![], overrides: vec![("WG", 64)] };
+        let shader = Shader {
+            kernel: "glu",
+            slots: vec![],
+            overrides: vec![("WG", 64)],
+        };
         let grid = [Dim::Fixed(n_ff.div_ceil(64)), columns(cols), ONE];
-        steps.push(Step::new(format!("{p}.ffn_act"), shader, params, binds, grid));
+        steps.push(Step::new(
+            format!("{p}.ffn_act"),
+            shader,
+            params,
+            binds,
+            grid,
+        ));
         ff
     }
 
@@ -113,7 +171,11 @@ impl Builder<'_> {
                 scale: model.hyper.embd_scale,
             };
             let slots = vec![("quant", m.ty.shader), self.caps.weights()];
-            let shader = Shader { kernel: "get_rows", slots, overrides: vec![("WG", 32)] };
+            let shader = Shader {
+                kernel: "get_rows",
+                slots,
+                overrides: vec![("WG", 32)],
+            };
             let binds = vec![bind("w", buf), bind("cols", cols_buf), bind("out", h.buf)];
             let grid = [Dim::Fixed(nb.div_ceil(32)), columns(cols), ONE];
             steps.push(Step::new("token_embd".into(), shader, params, binds, grid));
@@ -121,7 +183,11 @@ impl Builder<'_> {
     }
 
     fn group_shader(&self, kernel: &'static str, lanes: u32) -> Shader {
-        Shader { kernel, slots: vec![self.caps.group()], overrides: vec![("WG", lanes.min(self.caps.max_lanes))] }
+        Shader {
+            kernel,
+            slots: vec![self.caps.group()],
+            overrides: vec![("WG", lanes.min(self.caps.max_lanes))],
+        }
     }
 
     /// Lanes for a sum over a column: many on a GPU, few where lanes run one after another.
@@ -129,28 +195,75 @@ impl Builder<'_> {
         if self.caps.software { 32 } else { 256 }
     }
 
-    fn norm(&mut self, steps: &mut Vec<Step>, name: &str, weight: &[f32], (x, out): (Act, Act), cols: Dim) {
+    fn norm(
+        &mut self,
+        steps: &mut Vec<Step>,
+        name: &str,
+        weight: &[f32],
+        (x, out): (Act, Act),
+        cols: Dim,
+    ) {
         let hy = &self.model.hyper;
-        let params = Norm { n: hy.n_embd, stride: x.stride, eps: hy.eps };
+        let params = Norm {
+            n: hy.n_embd,
+            stride: x.stride,
+            eps: hy.eps,
+        };
         let w = self.numbers(name, || weight.to_vec());
         let binds = vec![bind("x", x.buf), bind("weight", w), bind("out", out.buf)];
         let shader = self.group_shader("rms_norm", self.norm_lanes());
-        steps.push(Step::new(name.to_string(), shader, params, binds, [cols, ONE, ONE]));
+        steps.push(Step::new(
+            name.to_string(),
+            shader,
+            params,
+            binds,
+            [cols, ONE, ONE],
+        ));
     }
 
     /// `h += norm(branch)`, `hn = norm(h)`.
-    fn post_norm(&mut self, steps: &mut Vec<Step>, name: String, post: &[f32], next: &[f32], cols: u32) {
+    fn post_norm(
+        &mut self,
+        steps: &mut Vec<Step>,
+        name: String,
+        post: &[f32],
+        next: &[f32],
+        cols: u32,
+    ) {
         let hy = &self.model.hyper;
         let (n, eps) = (hy.n_embd, hy.eps);
         let (x, h, out) = (self.act("branch", n), self.act("h", n), self.act("hn", n));
         let w = self.numbers(&name, || [post, next].concat());
-        let binds = vec![bind("x", x.buf), bind("weight", w), bind("h", h.buf), bind("out", out.buf)];
+        let binds = vec![
+            bind("x", x.buf),
+            bind("weight", w),
+            bind("h", h.buf),
+            bind("out", out.buf),
+        ];
         let shader = self.group_shader("post_norm", self.norm_lanes());
-        let params = Norm { n, stride: x.stride, eps };
-        steps.push(Step::new(name, shader, params, binds, [columns(cols), ONE, ONE]));
+        let params = Norm {
+            n,
+            stride: x.stride,
+            eps,
+        };
+        steps.push(Step::new(
+            name,
+            shader,
+            params,
+            binds,
+            [columns(cols), ONE, ONE],
+        ));
     }
 
-    fn rope_kv(&mut self, steps: &mut Vec<Step>, i: usize, l: &Layer, qkv: Act, cols_buf: BufId, cols: u32) {
+    fn rope_kv(
+        &mut self,
+        steps: &mut Vec<Step>,
+        i: usize,
+        l: &Layer,
+        qkv: Act,
+        cols_buf: BufId,
+        cols: u32,
+    ) {
         let (hy, s) = (&self.model.hyper, self.sizes);
         let rope_index = hy.layers[i].rope;
         let rope = &hy.ropes[rope_index];
@@ -177,14 +290,23 @@ impl Builder<'_> {
             bind("x", qkv.buf),
             bind("cols", cols_buf),
             bind("pages", self.scratch("pages", 0)),
-            bind("rope", self.numbers(&format!("rope.{rope_index}"), || rope.table(s.context))),
+            bind(
+                "rope",
+                self.numbers(&format!("rope.{rope_index}"), || rope.table(s.context)),
+            ),
             bind("aux", self.numbers(&format!("blk.{i}.attn_aux"), || aux)),
             bind("q", q.buf),
             bind("kc", self.kv(&format!("k.{i}"))),
             bind("vc", self.kv(&format!("v.{i}"))),
         ];
         let grid = [Dim::Fixed(heads), columns(cols), ONE];
-        steps.push(Step::new(format!("blk.{i}.rope_kv"), self.group_shader("rope_kv", 32), params, binds, grid));
+        steps.push(Step::new(
+            format!("blk.{i}.rope_kv"),
+            self.group_shader("rope_kv", 32),
+            params,
+            binds,
+            grid,
+        ));
     }
 
     /// Attention of a layer; returns where its output is.
@@ -192,19 +314,29 @@ impl Builder<'_> {
         let (hy, s) = (&self.model.hyper, self.sizes);
         let window = hy.layers[i].window.unwrap_or(0);
         // Many columns are parallel enough; a few are split along the sequence.
-        let chunk = if cols > 8 { s.context.next_multiple_of(TILE) } else { s.decode_chunk() };
+        let chunk = if cols > 8 {
+            s.context.next_multiple_of(TILE)
+        } else {
+            s.decode_chunk()
+        };
         let n_chunks = s.context.div_ceil(chunk);
         let heads = (hy.n_head / hy.n_head_kv).min(4);
         let (n_head, n_kv, hd, scale) = (hy.n_head, hy.n_head_kv, hy.head_dim, hy.attn_scale);
         let blocks = (n_head / n_kv).div_ceil(heads);
-        let part_bytes = |cols: u32, n_chunks: u32| u64::from(cols * n_head * n_chunks) * u64::from(4 + s.hdp) * 4;
+        let part_bytes = |cols: u32, n_chunks: u32| {
+            u64::from(cols * n_head * n_chunks) * u64::from(4 + s.hdp) * 4
+        };
         let decode_chunks = s.context.div_ceil(s.decode_chunk());
         let narrow = s.slots.max(s.logits_cols).min(8);
         let largest = part_bytes(s.width, 1).max(part_bytes(narrow, decode_chunks));
         let part = self.scratch("attn_part", largest);
         let q = self.act("q", n_head * s.hdp);
         let uniform = self.caps.software && q.stride * 4 <= 65536;
-        let tile = if uniform { (65536 / (q.stride * 4)).min(cols) } else { cols };
+        let tile = if uniform {
+            (65536 / (q.stride * 4)).min(cols)
+        } else {
+            cols
+        };
         for col0 in (0..cols).step_by(tile as usize) {
             let params = Attention {
                 n_head,
@@ -222,7 +354,11 @@ impl Builder<'_> {
                 col0,
             };
             let binds = vec![
-                Bind { name: "x", buf: q.buf, offset: u64::from(col0 * q.stride) * 4 },
+                Bind {
+                    name: "x",
+                    buf: q.buf,
+                    offset: u64::from(col0 * q.stride) * 4,
+                },
                 bind("kc", self.kv(&format!("k.{i}"))),
                 bind("vc", self.kv(&format!("v.{i}"))),
                 bind("cols", cols_buf),
@@ -230,19 +366,51 @@ impl Builder<'_> {
                 bind("part", part),
             ];
             let mut shader = self.group_shader("attention", 64);
-            shader.slots.push(("x", if uniform { "slots/x_uniform.wgsl" } else { "slots/x_storage.wgsl" }));
-            let along = Dim::Columns { first: col0, max: tile };
+            shader.slots.push((
+                "x",
+                if uniform {
+                    "slots/x_uniform.wgsl"
+                } else {
+                    "slots/x_storage.wgsl"
+                },
+            ));
+            let along = Dim::Columns {
+                first: col0,
+                max: tile,
+            };
             let grid = [Dim::Fixed(n_kv * blocks), along, Dim::Chunks(chunk)];
             let mut step = Step::new(format!("blk.{i}.attention"), shader, params, binds, grid);
             step.first_col = col0;
             steps.push(step);
         }
         let out = self.act("attn", n_head * hd);
-        let params = AttnCombine { n_head, hd, hdp: s.hdp, window, chunk, n_chunks, out_stride: out.stride };
-        let binds = vec![bind("part", part), bind("cols", cols_buf), bind("out", out.buf)];
-        let shader = Shader { kernel: "attn_combine", slots: vec![], overrides: vec![("WG", 32)] };
+        let params = AttnCombine {
+            n_head,
+            hd,
+            hdp: s.hdp,
+            window,
+            chunk,
+            n_chunks,
+            out_stride: out.stride,
+        };
+        let binds = vec![
+            bind("part", part),
+            bind("cols", cols_buf),
+            bind("out", out.buf),
+        ];
+        let shader = Shader {
+            kernel: "attn_combine",
+            slots: vec![],
+            overrides: vec![("WG", 32)],
+        };
         let grid = [Dim::Fixed(n_head), columns(cols), ONE];
-        steps.push(Step::new(format!("blk.{i}.attn_combine"), shader, params, binds, grid));
+        steps.push(Step::new(
+            format!("blk.{i}.attn_combine"),
+            shader,
+            params,
+            binds,
+            grid,
+        ));
         out
     }
 
@@ -250,9 +418,26 @@ impl Builder<'_> {
     fn finish(&mut self, steps: &mut Vec<Step>, h: Act, io: Io, cols: u32) {
         let model = self.model;
         let hn = self.act("hn", model.hyper.n_embd);
-        self.norm(steps, "output_norm", &model.weights.output_norm, (h, hn), columns(cols));
-        let logits = Act { buf: io.logits, stride: self.sizes.logits_stride };
-        self.product(steps, &model.weights.output, hn, logits, 0, cols, (Mode::Store, model.hyper.softcap));
+        self.norm(
+            steps,
+            "output_norm",
+            &model.weights.output_norm,
+            (h, hn),
+            columns(cols),
+        );
+        let logits = Act {
+            buf: io.logits,
+            stride: self.sizes.logits_stride,
+        };
+        self.product(
+            steps,
+            &model.weights.output,
+            hn,
+            logits,
+            0,
+            cols,
+            (Mode::Store, model.hyper.softcap),
+        );
     }
 
     /// Penalties, then a token per logits row; `rows` maps rows to slots.
@@ -268,7 +453,11 @@ impl Builder<'_> {
         steps.push(Step::new(
             "penalize".into(),
             self.group_shader("penalize", 64),
-            Penalize { n_vocab, stride, hist_stride },
+            Penalize {
+                n_vocab,
+                stride,
+                hist_stride,
+            },
             vec![
                 bind("slots", io.slots),
                 bind("cols", io.cols),
@@ -281,14 +470,25 @@ impl Builder<'_> {
         steps.push(Step::new(
             "logits_part".into(),
             self.group_shader("logits_part", 64),
-            LogitsPart { n_vocab, stride, n_parts, span },
+            LogitsPart {
+                n_vocab,
+                stride,
+                n_parts,
+                span,
+            },
             vec![bind("logits", io.logits), bind("part", part)],
             [Dim::Fixed(n_parts), cols, ONE],
         ));
         steps.push(Step::new(
             "sample".into(),
             self.group_shader("sample", lanes),
-            Sample { n_vocab, stride, n_parts, hist_stride, ring_len: RING_LEN },
+            Sample {
+                n_vocab,
+                stride,
+                n_parts,
+                hist_stride,
+                ring_len: RING_LEN,
+            },
             vec![
                 bind("logits", io.logits),
                 bind("part", part),
@@ -315,10 +515,27 @@ impl Builder<'_> {
         let mut steps = Vec::new();
         let n = self.model.hyper.n_embd;
         let (h, last) = (self.act("h", n), self.act("last", n));
-        let shader = Shader { kernel: "take_row", slots: vec![], overrides: vec![("WG", 64)] };
-        let binds = vec![bind("x", h.buf), bind("cols", io.prompt_cols), bind("out", last.buf)];
+        let shader = Shader {
+            kernel: "take_row",
+            slots: vec![],
+            overrides: vec![("WG", 64)],
+        };
+        let binds = vec![
+            bind("x", h.buf),
+            bind("cols", io.prompt_cols),
+            bind("out", last.buf),
+        ];
         let grid = [Dim::Fixed(n.div_ceil(64)), ONE, ONE];
-        steps.push(Step::new("last".into(), shader, TakeRow { n, stride: h.stride }, binds, grid));
+        steps.push(Step::new(
+            "last".into(),
+            shader,
+            TakeRow {
+                n,
+                stride: h.stride,
+            },
+            binds,
+            grid,
+        ));
         self.finish(&mut steps, last, io, 1);
         self.sample(&mut steps, io, io.prompt_rows, ONE);
         steps

@@ -301,8 +301,6 @@ pub enum Error {
     NoTemplate { path: PathBuf },
     #[error("{}: {what}", path.display())]
     Messages { path: PathBuf, what: String },
-    #[error("\"{0}\" is not a list of token ids such as 1,2,3")]
-    TokenIds(String),
     // --- device (gpu/) ---------------------------------------------------------------------
     #[error(
         "no Vulkan, Metal or DX12 device was found; install a GPU driver, or a software one (Debian \

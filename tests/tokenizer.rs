@@ -59,6 +59,17 @@ fn tiny_vocabularies() {
     assert_eq!(check("cases/tokenizer/tiny.json", open_case), 187);
 }
 
+/// Qwen2 was trained on composed text; llama.cpp does not compose, Hugging Face does.
+#[test]
+fn qwen2_text_is_composed_first() {
+    let t = open(&case("cases/tokenizer/tok_qwen2.gguf"));
+    let ids = |text| t.encode(text, true, false).unwrap();
+    assert_eq!(ids("caf\u{65}\u{301}"), ids("caf\u{e9}"));
+    let t = open(&case("cases/tokenizer/tok_smollm.gguf"));
+    let ids = |text| t.encode(text, true, false).unwrap();
+    assert_ne!(ids("caf\u{65}\u{301}"), ids("caf\u{e9}"));
+}
+
 fn real(name: &str) -> Option<&'static str> {
     match name {
         "smollm2" => Some("SmolLM2-135M-Instruct.Q4_1.gguf"),

@@ -16,6 +16,7 @@ mod pull;
 mod run;
 mod sample;
 mod stats;
+mod text;
 
 use clap::{Args, Parser, Subcommand};
 use tokstep::Result;
@@ -58,6 +59,9 @@ pub enum Command {
     Ppl(ppl::PplArgs),
     Info(info::InfoArgs),
     Devices(devices::DevicesArgs),
+    Tokenize(text::TokenizeArgs),
+    Detokenize(text::DetokenizeArgs),
+    Template(text::TemplateArgs),
     Pull(pull::PullArgs),
 }
 
@@ -70,6 +74,9 @@ impl Command {
             Command::Ppl(args) => ppl::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Devices(args) => devices::run(&args),
+            Command::Tokenize(args) => text::tokenize(&args),
+            Command::Detokenize(args) => text::detokenize(&args),
+            Command::Template(args) => text::template(&args),
             Command::Pull(args) => pull::run(&args),
         }
     }

@@ -194,11 +194,26 @@ pub enum Error {
         path.display(),
         known.join(", ")
     )]
-    ArchUnknown { path: PathBuf, name: String, known: Vec<&'static str> },
+    ArchUnknown {
+        path: PathBuf,
+        name: String,
+        known: Vec<&'static str>,
+    },
     #[error("{}: {key} is {value}, but {why}", path.display())]
-    KeyValue { path: PathBuf, key: String, value: String, why: &'static str },
+    KeyValue {
+        path: PathBuf,
+        key: String,
+        value: String,
+        why: &'static str,
+    },
     #[error("{}: {key} is {value}, it must be from {min} to {max}", path.display())]
-    KeyRange { path: PathBuf, key: String, value: u32, min: u32, max: u32 },
+    KeyRange {
+        path: PathBuf,
+        key: String,
+        value: u32,
+        min: u32,
+        max: u32,
+    },
     #[error(
         "{}: rope.scaling.type '{name}' is not supported; supported are none, linear and yarn",
         path.display()
@@ -209,18 +224,31 @@ pub enum Error {
          Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K: choose such a file",
         path.display()
     )]
-    TensorTypeUnsupported { path: PathBuf, tensor: String, ty: &'static str },
+    TensorTypeUnsupported {
+        path: PathBuf,
+        tensor: String,
+        ty: &'static str,
+    },
     #[error(
         "{}: the tokenizer has {tokens} tokens but token_embd only {rows} rows; the file is damaged",
         path.display()
     )]
-    VocabTooLarge { path: PathBuf, tokens: usize, rows: u32 },
+    VocabTooLarge {
+        path: PathBuf,
+        tokens: usize,
+        rows: u32,
+    },
     #[error(
         "{}: tensor {tensor} has no place in a {arch} model of {layers} layers; running without it \
          would give wrong answers",
         path.display()
     )]
-    TensorUnused { path: PathBuf, tensor: String, arch: &'static str, layers: usize },
+    TensorUnused {
+        path: PathBuf,
+        tensor: String,
+        arch: &'static str,
+        layers: usize,
+    },
 
     // --- text (text/) ----------------------------------------------------------------------
     #[error(
@@ -273,8 +301,6 @@ pub enum Error {
     NoTemplate { path: PathBuf },
     #[error("{}: {what}", path.display())]
     Messages { path: PathBuf, what: String },
-    #[error("\"{0}\" is not a list of token ids such as 1,2,3")]
-    TokenIds(String),
     // --- device (gpu/) ---------------------------------------------------------------------
     #[error(
         "no Vulkan, Metal or DX12 device was found; install a GPU driver, or a software one (Debian \
@@ -291,16 +317,33 @@ pub enum Error {
         "{name} needs {bytes} bytes in one buffer, the device allows {limit}; choose a smaller \
          context (-c)"
     )]
-    BufferTooLarge { name: String, bytes: u64, limit: u64 },
+    BufferTooLarge {
+        name: String,
+        bytes: u64,
+        limit: u64,
+    },
     #[error(
         "not enough device memory for {name} ({bytes} bytes): {reason}; choose a smaller model or \
          context (-c)"
     )]
-    OutOfMemory { name: String, bytes: u64, reason: String },
+    OutOfMemory {
+        name: String,
+        bytes: u64,
+        reason: String,
+    },
     #[error("shader {shader} does not compile, at shaders/{file}:{line}: {message}")]
-    Shader { shader: String, file: &'static str, line: usize, message: String },
+    Shader {
+        shader: String,
+        file: &'static str,
+        line: usize,
+        message: String,
+    },
     #[error("step {step} ({shader}) cannot be bound: {reason}")]
-    Bind { step: String, shader: String, reason: String },
+    Bind {
+        step: String,
+        shader: String,
+        reason: String,
+    },
 
     // --- engine (engine/, sampler/) --------------------------------------------------------
     #[error("a context of {context} positions is too small; give -c at least 1")]
@@ -309,18 +352,30 @@ pub enum Error {
         "a context of {context} positions for {slots} sequence(s) does not fit this device; the \
          largest that does is {largest} (-c)"
     )]
-    ContextTooLarge { context: u32, largest: u32, slots: u32 },
+    ContextTooLarge {
+        context: u32,
+        largest: u32,
+        slots: u32,
+    },
     #[error(
         "the logits of {slots} sequence(s) over {n_vocab} tokens do not fit a binding of {limit} bytes"
     )]
-    LogitsTooLarge { n_vocab: u32, slots: u32, limit: u64 },
+    LogitsTooLarge {
+        n_vocab: u32,
+        slots: u32,
+        limit: u64,
+    },
     #[error("the prompt is empty; give at least one token")]
     EmptyPrompt,
     #[error(
         "the prompt has {tokens} tokens, with the {held} already held more than the context of \
          {context}; shorten it or give a larger -c"
     )]
-    PromptTooLong { tokens: usize, held: usize, context: u32 },
+    PromptTooLong {
+        tokens: usize,
+        held: usize,
+        context: u32,
+    },
     #[error("token id {id} is outside the vocabulary of {n_vocab}")]
     TokenOutOfRange { id: u32, n_vocab: u32 },
     #[error("all {slots} sequence slots are taken")]
@@ -333,9 +388,64 @@ pub enum Error {
     #[error(
         "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}"
     )]
-    Verify { plan: &'static str, step: usize, label: String, shader: String, device: String, detail: String },
+    Verify {
+        plan: &'static str,
+        step: usize,
+        label: String,
+        shader: String,
+        device: String,
+        detail: String,
+    },
 
-    // --- models by name (cli/pull) ---------------------------------------------------------
+    // --- models by name (models/) ----------------------------------------------------------
+    #[error(
+        "{model}: no such file, and no known model has this name (known: {known}); give a path to a GGUF file or see `tokstep pull --list`"
+    )]
+    ModelNotFound { model: String, known: String },
+    #[error("no folder for the model cache: HOME is not set; set TOKSTEP_CACHE to one")]
+    NoCacheDir,
+    #[error(
+        "could not get {model} ({file}); tried, in this order:\n{}\nOr put the file, sha256 {sha256}, into {} by hand",
+        tried.iter().map(|(source, why)| format!("  {source}: {why}")).collect::<Vec<_>>().join("\n"),
+        cache.display()
+    )]
+    NotFetched {
+        model: &'static str,
+        file: &'static str,
+        sha256: &'static str,
+        cache: PathBuf,
+        tried: Vec<(String, String)>,
+    },
+
+    // --- command line (cli/) ---------------------------------------------------------------
+    #[error(
+        "the prompt is empty: give one with -p TEXT, --prompt-file FILE or --prompt-tokens IDS, or pipe it in"
+    )]
+    NoPrompt,
+    #[error("--system needs a chat template and {model} has none; put the text into the prompt")]
+    NoChatTemplate { model: String },
+    #[error(
+        "the conversation does not fit: this turn alone has {tokens} tokens, the context {context}; shorten it, or start again with a larger -c"
+    )]
+    TurnTooLong { tokens: usize, context: u32 },
+    #[error("{}: perplexity with -c {chunk} needs at least {} tokens and the file has {tokens}; give a longer text or a smaller -c", file.display(), 2 * chunk)]
+    TextTooShort {
+        file: PathBuf,
+        tokens: usize,
+        chunk: usize,
+    },
+    #[error("{}: not UTF-8 text (first bad byte at {at}); convert it first", file.display())]
+    NotUtf8 { file: PathBuf, at: usize },
+    #[error(
+        "-c {context} is too small: {what} needs a context of {need} tokens; give -c {need} or more"
+    )]
+    NotEnoughContext {
+        what: String,
+        need: usize,
+        context: u32,
+    },
+    #[error("line editor: {0}")]
+    LineEditor(String),
 }
 
 /// What a file that is not GGUF looks like.

@@ -55,9 +55,16 @@ struct Judge {
 
 impl Judge {
     fn see(&mut self, case: &Case, position: usize, logits: &[f32]) {
-        for (a, b) in logits.iter().zip(case.logits.get(&position).into_iter().flatten()) {
+        for (a, b) in logits
+            .iter()
+            .zip(case.logits.get(&position).into_iter().flatten())
+        {
             let d = (a - b).abs();
-            self.worst = if d.is_nan() { f32::INFINITY } else { self.worst.max(d) };
+            self.worst = if d.is_nan() {
+                f32::INFINITY
+            } else {
+                self.worst.max(d)
+            };
         }
         let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
         self.wrong += usize::from(best != Some(case.argmax_every_position[position] as usize));
@@ -69,27 +76,39 @@ impl Judge {
         let (model, limit) = (&case.model, case.tolerance.strict);
         println!("{model} in chunks of {chunk}: {worst:.5} of {limit:.5}, {wrong} of {seen} wrong");
         if worst > limit || wrong > 0 || seen != case.tokens.len() {
-            bad.push(format!("{model} in chunks of {chunk}: {worst} over {limit}, {wrong} of {seen} wrong"));
+            bad.push(format!(
+                "{model} in chunks of {chunk}: {worst} over {limit}, {wrong} of {seen} wrong"
+            ));
         }
     }
 }
 
 fn greedy(case: &Case, got: &[u32], bad: &mut Vec<String>) {
     if got != case.greedy {
-        bad.push(format!("{}: greedy {got:?}, not {:?}", case.model, case.greedy));
+        bad.push(format!(
+            "{}: greedy {got:?}, not {:?}",
+            case.model, case.greedy
+        ));
     }
 }
 
 fn on_device(adjust: Option<fn(&mut Caps)>) {
     let mut bad = Vec::new();
     for (path, case) in cases() {
-        let options = EngineOptions { adjust, device: common::device(), context: Some(64), ..Default::default() };
-        let engine = Engine::load(&path, &options, &mut |_| ()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let options = EngineOptions {
+            adjust,
+            device: common::device(),
+            context: Some(64),
+            ..Default::default()
+        };
+        let engine = Engine::load(&path, &options, &mut |_| ())
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for chunk in [case.tokens.len(), 7, 1] {
             let mut s = engine.session().unwrap();
             let mut judge = Judge::default();
             for (c, ids) in case.tokens.chunks(chunk).enumerate() {
-                s.logits(ids, &mut |i, l| judge.see(&case, c * chunk + i, l)).unwrap();
+                s.logits(ids, &mut |i, l| judge.see(&case, c * chunk + i, l))
+                    .unwrap();
             }
             judge.end(&case, chunk, &mut bad);
         }
@@ -97,11 +116,18 @@ fn on_device(adjust: Option<fn(&mut Caps)>) {
         s.prefill(&case.tokens).unwrap();
         let o = GenerateOptions {
             max_tokens: Some(case.greedy.len() as u32),
-            sample: SampleOptions { temp: 0.0, ..Default::default() },
+            sample: SampleOptions {
+                temp: 0.0,
+                ..Default::default()
+            },
             ignore_eos: true,
             ..Default::default()
         };
-        let got: Vec<u32> = s.generate(&o).unwrap().flat_map(|p| p.unwrap().ids).collect();
+        let got: Vec<u32> = s
+            .generate(&o)
+            .unwrap()
+            .flat_map(|p| p.unwrap().ids)
+            .collect();
         greedy(&case, &got, &mut bad);
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));
@@ -122,7 +148,11 @@ fn cpu_twins() {
     let mut bad = Vec::new();
     for (path, case) in cases() {
         let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
-        let wish = Wish { context: Some(64), slots: 2, chunk: None };
+        let wish = Wish {
+            context: Some(64),
+            slots: 2,
+            chunk: None,
+        };
         let sizes = Sizes::fit(&model.hyper, &caps, wish).unwrap();
         let mut r = Runner::new(Arc::new(plan::build(&model, &caps, sizes)));
         let io = r.program().io;
@@ -131,9 +161,17 @@ fn cpu_twins() {
         let feed = |r: &mut Runner, first: usize, ids: &[u32], which| {
             let n = ids.len() as u32;
             let mut cols = vec![n, n - 1, 0, 0];
-            ids.iter().zip(first as u32..).for_each(|(id, p)| cols.extend([*id, p, 0, 1]));
+            ids.iter()
+                .zip(first as u32..)
+                .for_each(|(id, p)| cols.extend([*id, p, 0, 1]));
             r.write(io.prompt_cols, 0, &cols);
-            r.run(which, Batch { cols: n, kv_len: first as u32 + n });
+            r.run(
+                which,
+                Batch {
+                    cols: n,
+                    kv_len: first as u32 + n,
+                },
+            );
         };
         let chunk = 7;
         let mut judge = Judge::default();
@@ -141,21 +179,36 @@ fn cpu_twins() {
             feed(&mut r, c * chunk, ids, Which::Logits);
             let all: &[f32] = bytemuck::cast_slice(r.words(io.logits));
             for i in 0..ids.len() {
-                judge.see(&case, c * chunk + i, &all[i * sizes.logits_stride as usize..][..n_vocab]);
+                judge.see(
+                    &case,
+                    c * chunk + i,
+                    &all[i * sizes.logits_stride as usize..][..n_vocab],
+                );
             }
         }
         judge.end(&case, chunk, &mut bad);
 
         // The last token again, now sampling; then one token a step.
         let last = case.tokens.len() - 1;
-        let state = Slot { repeat_penalty: 1.0, top_p: 1.0, hist_len: last as u32 + 1, ..Default::default() };
+        let state = Slot {
+            repeat_penalty: 1.0,
+            top_p: 1.0,
+            hist_len: last as u32 + 1,
+            ..Default::default()
+        };
         r.write(io.slots, 0, bytemuck::cast_slice(&[state]));
         r.write(io.history, 0, &case.tokens);
         r.write(io.cols, 16, &[0, last as u32, 0, 1]);
         r.write(io.prompt_rows, 0, &[0]);
         feed(&mut r, last, &case.tokens[last..], Which::PrefillLast);
         for i in 1..case.greedy.len() {
-            r.run(Which::Decode, Batch { cols: sizes.slots, kv_len: (last + 1 + i) as u32 });
+            r.run(
+                Which::Decode,
+                Batch {
+                    cols: sizes.slots,
+                    kv_len: (last + 1 + i) as u32,
+                },
+            );
         }
         assert!(case.greedy.len() <= RING_LEN as usize);
         greedy(&case, &r.words(io.ring)[..case.greedy.len()], &mut bad);

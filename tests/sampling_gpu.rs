@@ -249,7 +249,10 @@ fn large_vocabulary() {
 fn main() {
     common::run(vec![
         gpu_trial("small_vocabularies", small_vocabularies),
-        gpu_trial("a_list_of_candidates_fits_or_not", a_list_of_candidates_fits_or_not),
+        gpu_trial(
+            "a_list_of_candidates_fits_or_not",
+            a_list_of_candidates_fits_or_not,
+        ),
         gpu_trial("large_vocabulary", large_vocabulary),
     ]);
 }

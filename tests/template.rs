@@ -214,11 +214,27 @@ fn real_templates_render_as_transformers_does(path: &Path) {
 
 fn main() {
     common::run(vec![
-        trial("templates_render_as_transformers_does", templates_render_as_transformers_does),
+        trial(
+            "templates_render_as_transformers_does",
+            templates_render_as_transformers_does,
+        ),
         trial("like_python", like_python),
-        trial("a_failing_template_names_its_line", a_failing_template_names_its_line),
-        trial("a_hostile_template_is_stopped", a_hostile_template_is_stopped),
-        trial("a_deeply_nested_value_does_no_harm", a_deeply_nested_value_does_no_harm),
-        model_trial("real_templates_render_as_transformers_does", FILE, real_templates_render_as_transformers_does),
+        trial(
+            "a_failing_template_names_its_line",
+            a_failing_template_names_its_line,
+        ),
+        trial(
+            "a_hostile_template_is_stopped",
+            a_hostile_template_is_stopped,
+        ),
+        trial(
+            "a_deeply_nested_value_does_no_harm",
+            a_deeply_nested_value_does_no_harm,
+        ),
+        model_trial(
+            "real_templates_render_as_transformers_does",
+            FILE,
+            real_templates_render_as_transformers_does,
+        ),
     ]);
 }

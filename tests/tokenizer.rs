@@ -59,6 +59,16 @@ fn tiny_vocabularies() {
     assert_eq!(check("cases/tokenizer/tiny.json", open_case), 187);
 }
 
+/// Qwen2 was trained on composed text; llama.cpp does not compose, Hugging Face does.
+fn qwen2_text_is_composed_first() {
+    let t = open(&case("cases/tokenizer/tok_qwen2.gguf"));
+    let ids = |text| t.encode(text, true, false).unwrap();
+    assert_eq!(ids("caf\u{65}\u{301}"), ids("caf\u{e9}"));
+    let t = open(&case("cases/tokenizer/tok_smollm.gguf"));
+    let ids = |text| t.encode(text, true, false).unwrap();
+    assert_ne!(ids("caf\u{65}\u{301}"), ids("caf\u{e9}"));
+}
+
 /// The cases of a real model and the prompts recorded for it.
 fn real_cases(name: &str, path: &Path, number: usize) {
     let wanted = |n: &str| (n == name).then(|| open(path));
@@ -89,7 +99,12 @@ fn golden(name: &str, t: &Tokenizer) {
 fn main() {
     common::run(vec![
         trial("tiny_vocabularies", tiny_vocabularies),
-        model_trial("smollm2_cases", "SmolLM2-135M-Instruct.Q4_1.gguf", |path| real_cases("smollm2", path, 82)),
-        model_trial("gemma3_cases", "gemma-3-270m.Q4_K_M.gguf", |path| real_cases("gemma3", path, 75)),
+        trial("qwen2_text_is_composed_first", qwen2_text_is_composed_first),
+        model_trial("smollm2_cases", "SmolLM2-135M-Instruct.Q4_1.gguf", |path| {
+            real_cases("smollm2", path, 82)
+        }),
+        model_trial("gemma3_cases", "gemma-3-270m.Q4_K_M.gguf", |path| {
+            real_cases("gemma3", path, 75)
+        }),
     ]);
 }

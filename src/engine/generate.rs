@@ -154,11 +154,18 @@ impl<'s, 'e> Generation<'s, 'e> {
                 repeat_last_n: s.repeat_last_n,
             };
             let mut scheduler = session.engine.scheduler.borrow_mut();
-            let room = o.max_tokens.map_or(context, |n| context.min(session.tokens.len() + n as usize));
+            let room = o
+                .max_tokens
+                .map_or(context, |n| context.min(session.tokens.len() + n as usize));
             scheduler.reserve(session.slot, room as u32);
             let pending = &session.tokens[session.cached..];
-            let first =
-                scheduler.start(session.slot, session.cached as u32, pending, &session.tokens, &sampling)?;
+            let first = scheduler.start(
+                session.slot,
+                session.cached as u32,
+                pending,
+                &session.tokens,
+                &sampling,
+            )?;
             session.cached = session.tokens.len();
             ready.push_back(first);
             stats.prefill_ms += start.elapsed().as_secs_f64() * 1e3;
@@ -195,7 +202,9 @@ impl<'s, 'e> Generation<'s, 'e> {
     fn room(&self) -> (usize, Stop) {
         let context = self.session.context() as usize - self.session.tokens.len();
         match self.options.max_tokens {
-            Some(n) if n as usize - self.stats.tokens <= context => (n as usize - self.stats.tokens, Stop::Length),
+            Some(n) if n as usize - self.stats.tokens <= context => {
+                (n as usize - self.stats.tokens, Stop::Length)
+            }
             _ => (context, Stop::Context),
         }
     }
@@ -203,7 +212,12 @@ impl<'s, 'e> Generation<'s, 'e> {
     /// Decodes until `ready` holds something.
     fn decode(&mut self) -> Result<()> {
         let (room, _) = self.room();
-        let n = self.session.engine.options.steps_per_submit.clamp(1, crate::plan::sizes::RING_LEN);
+        let n = self
+            .session
+            .engine
+            .options
+            .steps_per_submit
+            .clamp(1, crate::plan::sizes::RING_LEN);
         let steps = n.min(room as u32);
         let next = n.min(room as u32 - steps);
         let start = Instant::now();
@@ -212,7 +226,9 @@ impl<'s, 'e> Generation<'s, 'e> {
         let ids = scheduler.decode(steps, next)?.swap_remove(slot);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         self.stats.decode_ms += ms;
-        self.stats.step_ms.extend(std::iter::repeat_n(ms / f64::from(steps), steps as usize));
+        self.stats
+            .step_ms
+            .extend(std::iter::repeat_n(ms / f64::from(steps), steps as usize));
         self.ready.extend(ids);
         Ok(())
     }
@@ -228,9 +244,16 @@ impl<'s, 'e> Generation<'s, 'e> {
         let tokenizer = s.engine.tokenizer();
         if tokenizer.is_end(id) && !self.options.ignore_eos {
             self.stop = Some(Stop::Eos);
-            return Piece { ids: vec![id], text: String::new() };
+            return Piece {
+                ids: vec![id],
+                text: String::new(),
+            };
         }
-        let bytes = if tokenizer.is_control(id) { None } else { tokenizer.token_bytes(id) };
+        let bytes = if tokenizer.is_control(id) {
+            None
+        } else {
+            tokenizer.token_bytes(id)
+        };
         let text = self.utf8.push(bytes.as_deref().unwrap_or_default());
         let (text, found) = self.stops.push(&text);
         if found {
@@ -238,12 +261,19 @@ impl<'s, 'e> Generation<'s, 'e> {
         } else if room == 1 {
             self.stop = Some(last);
         }
-        Piece { ids: vec![id], text }
+        Piece {
+            ids: vec![id],
+            text,
+        }
     }
 
     fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.session.engine.scheduler.borrow_mut().deactivate(self.session.slot);
+            self.session
+                .engine
+                .scheduler
+                .borrow_mut()
+                .deactivate(self.session.slot);
         }
     }
 }
@@ -264,7 +294,12 @@ impl Iterator for Generation<'_, '_> {
             let rest = self.utf8.flush();
             let (mut text, _) = self.stops.push(&rest);
             text.push_str(&self.stops.flush());
-            return (!text.is_empty()).then(|| Ok(Piece { ids: Vec::new(), text }));
+            return (!text.is_empty()).then(|| {
+                Ok(Piece {
+                    ids: Vec::new(),
+                    text,
+                })
+            });
         }
         if self.ready.is_empty()
             && let Err(e) = self.decode()

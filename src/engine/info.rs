@@ -52,8 +52,18 @@ pub struct Memory {
 impl Memory {
     /// Adds up a program's buffers.
     pub fn of(p: &Program) -> Memory {
-        let sum = |pool: Pool| p.buffers.iter().filter(|b| b.pool == pool).map(|b| b.bytes).sum();
-        Memory { weights: sum(Pool::Weights), kv: sum(Pool::Kv), scratch: sum(Pool::Scratch) }
+        let sum = |pool: Pool| {
+            p.buffers
+                .iter()
+                .filter(|b| b.pool == pool)
+                .map(|b| b.bytes)
+                .sum()
+        };
+        Memory {
+            weights: sum(Pool::Weights),
+            kv: sum(Pool::Kv),
+            scratch: sum(Pool::Scratch),
+        }
     }
 
     /// All pools.
@@ -63,8 +73,15 @@ impl Memory {
 }
 
 pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInfo {
-    let file = || g.path().file_stem().map(|s| s.to_string_lossy().into_owned());
-    let name = g.get("general.name").and_then(|v| v.as_str_lossy()).map(|s| s.into_owned());
+    let file = || {
+        g.path()
+            .file_stem()
+            .map(|s| s.to_string_lossy().into_owned())
+    };
+    let name = g
+        .get("general.name")
+        .and_then(|v| v.as_str_lossy())
+        .map(|s| s.into_owned());
     let mut by_type: Vec<(&str, u64)> = Vec::new();
     for t in g.tensors() {
         match by_type.iter_mut().find(|(n, _)| *n == t.ty.name) {
@@ -78,13 +95,20 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
     for t in g.tensors().iter().filter(layers) {
         *most.entry(t.ty.name).or_insert(0u64) += t.weights();
     }
-    let file_type = most.into_iter().max_by_key(|(_, n)| *n).map_or("F32", |(n, _)| n);
+    let file_type = most
+        .into_iter()
+        .max_by_key(|(_, n)| *n)
+        .map_or("F32", |(n, _)| n);
     EngineInfo {
         device: gpu.name.clone(),
         backend: gpu.backend.clone(),
         model_name: name.or_else(file).unwrap_or_default(),
         arch: m.hyper.arch.to_string(),
-        n_params: g.tensors().iter().map(crate::gguf::TensorInfo::weights).sum(),
+        n_params: g
+            .tensors()
+            .iter()
+            .map(crate::gguf::TensorInfo::weights)
+            .sum(),
         model_bytes: g.file_bytes(),
         file_type: file_type.to_string(),
         context: p.sizes.context,

@@ -73,7 +73,11 @@ pub struct Engine {
 
 impl Engine {
     /// Loads a GGUF file. `progress` is called often.
-    pub fn load(path: &Path, o: &EngineOptions, progress: &mut dyn FnMut(LoadStage)) -> Result<Engine> {
+    pub fn load(
+        path: &Path,
+        o: &EngineOptions,
+        progress: &mut dyn FnMut(LoadStage),
+    ) -> Result<Engine> {
         let start = Instant::now();
         let gguf = Gguf::open(path)?;
         let model = Model::from_gguf(&gguf)?;
@@ -90,7 +94,11 @@ impl Engine {
         if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
             adjust(&mut gpu.caps);
         }
-        let wish = Wish { context: o.context, slots: o.slots, chunk: o.prefill_chunk };
+        let wish = Wish {
+            context: o.context,
+            slots: o.slots,
+            chunk: o.prefill_chunk,
+        };
         let sizes = Sizes::fit(&model.hyper, &gpu.caps, wish)?;
         let program = plan::build(&model, &gpu.caps, sizes);
         let mut info = info::describe(&gguf, &model, &gpu, &program);
@@ -105,6 +113,9 @@ impl Engine {
         })?;
         let mut scheduler = Scheduler::new(Arc::new(program))?;
         scheduler.warm_up()?;
+        if o.verify {
+            scheduler.verify()?;
+        }
         info.load_ms = start.elapsed().as_secs_f64() * 1e3;
         Ok(Engine {
             scheduler: RefCell::new(scheduler),
@@ -142,6 +153,11 @@ impl Engine {
     pub fn session(&self) -> Result<Session<'_>> {
         let slot = self.scheduler.borrow_mut().acquire()?;
         Ok(Session::new(self, slot))
+    }
+
+    /// Steps compared with their CPU twins so far, when loaded with `verify`.
+    pub fn verified(&self) -> Option<u64> {
+        self.scheduler.borrow().verified()
     }
 
     /// Several sequences side by side are driven through the scheduler itself.

@@ -13,7 +13,11 @@ pub struct Pages {
 impl Pages {
     /// `slots` sequences of at most `per_slot` pages each.
     pub fn new(slots: u32, per_slot: u32) -> Pages {
-        Pages { free: (0..slots * per_slot).rev().collect(), held: vec![Vec::new(); slots as usize], per_slot }
+        Pages {
+            free: (0..slots * per_slot).rev().collect(),
+            held: vec![Vec::new(); slots as usize],
+            per_slot,
+        }
     }
 
     /// Makes sure the first `positions` of a slot have pages; the new ones as (index, page).
@@ -23,7 +27,10 @@ impl Pages {
         let mut new = Vec::new();
         while held.len() < want {
             // The pool has a page for every place of every slot.
-            let page = self.free.pop().unwrap_or_else(|| unreachable!("the page pool is as large as all slots"));
+            let page = self
+                .free
+                .pop()
+                .unwrap_or_else(|| unreachable!("the page pool is as large as all slots"));
             new.push((held.len() as u32, page));
             held.push(page);
         }

@@ -32,18 +32,29 @@ impl Recorder {
     pub fn start(program: Arc<GpuProgram>, staging: Arc<[Staging; 2]>) -> Recorder {
         let (jobs, inbox) = channel::<Job>();
         let (outbox, done) = channel();
-        let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || {
-            for job in inbox {
-                let batches = (0..job.steps).map(|i| Batch { kv_len: job.first.kv_len + i, ..job.first });
-                let ring = &staging[job.staging];
-                let commands =
-                    program.record(Which::Decode, batches, |encoder| ring.copy(&program, encoder, u64::MAX));
-                if outbox.send(commands).is_err() {
-                    return;
+        let thread = std::thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || {
+                for job in inbox {
+                    let batches = (0..job.steps).map(|i| Batch {
+                        kv_len: job.first.kv_len + i,
+                        ..job.first
+                    });
+                    let ring = &staging[job.staging];
+                    let commands = program.record(Which::Decode, batches, |encoder| {
+                        ring.copy(&program, encoder, u64::MAX)
+                    });
+                    if outbox.send(commands).is_err() {
+                        return;
+                    }
                 }
-            }
-        });
-        Recorder { jobs: Some(jobs), done, asked: None, thread: thread.ok() }
+            });
+        Recorder {
+            jobs: Some(jobs),
+            done,
+            asked: None,
+            thread: thread.ok(),
+        }
     }
 
     /// Asks for a job ahead of time.
@@ -59,7 +70,10 @@ impl Recorder {
             match self.asked.take() {
                 None => self.ask(job),
                 Some(asked) => {
-                    let commands = self.done.recv().unwrap_or_else(|_| panic!("the recorder thread has ended"));
+                    let commands = self
+                        .done
+                        .recv()
+                        .unwrap_or_else(|_| panic!("the recorder thread has ended"));
                     if asked == job {
                         return commands;
                     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
+use super::verify::Verifier;
 use crate::gpu::{GpuProgram, Staging};
 use crate::kernel::params::Slot as SlotState;
 use crate::plan::sizes::RING_LEN;
-use crate::plan::{Batch, Sizes, Which};
+use crate::plan::{Batch, BufId, Sizes, Which};
 use crate::{Error, Result};
 
 /// Produced instead of a token where the logits are not numbers.
@@ -49,6 +50,7 @@ pub struct Scheduler {
     flip: usize,
     recorder: Recorder,
     logits: Option<Staging>,
+    verifier: Option<Verifier>,
 }
 
 impl Scheduler {
@@ -67,6 +69,7 @@ impl Scheduler {
             staging,
             flip: 0,
             logits: None,
+            verifier: None,
         })
     }
 
@@ -75,10 +78,37 @@ impl Scheduler {
         &self.program
     }
 
+    /// From now on compares every step with its CPU twin.
+    pub fn verify(&mut self) -> Result<()> {
+        self.verifier = Some(Verifier::new(&self.program)?);
+        Ok(())
+    }
+
+    /// Steps compared so far, when verifying.
+    pub fn verified(&self) -> Option<u64> {
+        self.verifier.as_ref().map(|v| v.steps)
+    }
+
+    fn write(&mut self, id: BufId, byte: u64, words: &[u32]) {
+        self.program.write(id, byte, words);
+        if let Some(v) = &mut self.verifier {
+            v.write(id, byte, words);
+        }
+    }
+
     /// Takes a free slot.
     pub fn acquire(&mut self) -> Result<u32> {
-        let free = self.slots.iter().position(|s| !s.taken).ok_or(Error::NoSlot { slots: self.sizes.slots })?;
-        self.slots[free] = Slot { taken: true, ..Slot::default() };
+        let free = self
+            .slots
+            .iter()
+            .position(|s| !s.taken)
+            .ok_or(Error::NoSlot {
+                slots: self.sizes.slots,
+            })?;
+        self.slots[free] = Slot {
+            taken: true,
+            ..Slot::default()
+        };
         Ok(free as u32)
     }
 
@@ -96,15 +126,29 @@ impl Scheduler {
         p.write(p.program.io.prompt_rows, 0, &[u32::MAX]);
         let one = Batch { cols: 1, kv_len: 1 };
         for which in [Which::PrefillLast, Which::Decode] {
-            let batch = if which == Which::Decode { Batch { cols: self.sizes.slots, ..one } } else { one };
-            p.gpu.submit(p.record(which, std::iter::once(batch), |_| ()));
+            let batch = if which == Which::Decode {
+                Batch {
+                    cols: self.sizes.slots,
+                    ..one
+                }
+            } else {
+                one
+            };
+            p.gpu
+                .submit(p.record(which, std::iter::once(batch), |_| ()));
         }
         p.gpu.wait()
     }
 
     /// Feeds tokens to positions `start..` of a slot, chunk by chunk. `interrupted` is asked before
     /// each chunk; the tokens fed are returned.
-    pub fn feed(&mut self, slot: u32, start: u32, ids: &[u32], interrupted: &dyn Fn() -> bool) -> Result<usize> {
+    pub fn feed(
+        &mut self,
+        slot: u32,
+        start: u32,
+        ids: &[u32],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<usize> {
         let mut fed = 0;
         for chunk in ids.chunks(self.sizes.chunk as usize) {
             if interrupted() {
@@ -139,17 +183,33 @@ impl Scheduler {
             hist_len: all.len() as u32,
             ..SlotState::default()
         };
-        self.program.write(io.slots, u64::from(slot) * 64, bytemuck::cast_slice(&[state]));
-        self.program.write(io.history, u64::from(slot * self.sizes.context) * 4, all);
+        self.write(
+            io.slots,
+            u64::from(slot) * 64,
+            bytemuck::cast_slice(&[state]),
+        );
+        self.write(io.history, u64::from(slot * self.sizes.context) * 4, all);
         // The sampler moves the column on from the prompt's last position.
-        self.program.write(io.cols, 16 * (1 + u64::from(slot)), &[0, position - 1, slot, 1]);
-        self.program.write(io.prompt_rows, 0, &[slot]);
+        self.write(
+            io.cols,
+            16 * (1 + u64::from(slot)),
+            &[0, position - 1, slot, 1],
+        );
+        self.write(io.prompt_rows, 0, &[slot]);
         self.chunk(slot, start, ids, Which::PrefillLast)?;
-        self.slots[slot as usize] = Slot { taken: true, active: true, position, count: 1 };
+        self.slots[slot as usize] = Slot {
+            taken: true,
+            active: true,
+            position,
+            count: 1,
+        };
         let ring = &self.staging[self.flip];
         let mut id = NOT_FINITE;
         let p = &self.program;
-        p.gpu.submit(p.record(Which::Decode, std::iter::empty(), |encoder| ring.copy(p, encoder, u64::MAX)));
+        p.gpu
+            .submit(p.record(Which::Decode, std::iter::empty(), |encoder| {
+                ring.copy(p, encoder, u64::MAX)
+            }));
         ring.read(&p.gpu, |words| id = words[(slot * RING_LEN) as usize])?;
         self.check(slot, id, position)
     }
@@ -157,7 +217,11 @@ impl Scheduler {
     /// Stops a slot from sampling; what it holds stays.
     pub fn deactivate(&mut self, slot: u32) {
         if std::mem::take(&mut self.slots[slot as usize].active) {
-            self.program.write(self.program.program.io.cols, 16 * (1 + u64::from(slot)), &[0, 0, slot, 0]);
+            self.write(
+                self.program.program.io.cols,
+                16 * (1 + u64::from(slot)),
+                &[0, 0, slot, 0],
+            );
         }
     }
 
@@ -165,7 +229,11 @@ impl Scheduler {
     pub fn reserve(&mut self, slot: u32, positions: u32) {
         let row = slot * self.sizes.pages_per_slot;
         for (i, page) in self.pages.reserve(slot, positions.min(self.sizes.context)) {
-            self.program.write(self.program.program.io.pages, u64::from(row + i) * 4, &[page]);
+            self.write(
+                self.program.program.io.pages,
+                u64::from(row + i) * 4,
+                &[page],
+            );
         }
     }
 
@@ -178,20 +246,52 @@ impl Scheduler {
     /// `steps` decode steps for every active slot, in one submit with one readback: the new tokens
     /// per slot (none for inactive ones). `next` steps are recorded ahead while the device works.
     pub fn decode(&mut self, steps: u32, next: u32) -> Result<Vec<Vec<u32>>> {
-        assert!((1..=RING_LEN).contains(&steps), "the ring holds {RING_LEN} tokens");
+        assert!(
+            (1..=RING_LEN).contains(&steps),
+            "the ring holds {RING_LEN} tokens"
+        );
         let live = |s: &&Slot| s.active;
-        let longest = self.slots.iter().filter(live).map(|s| s.position).max().unwrap_or(0);
-        assert!(longest + steps <= self.sizes.context, "decoding past the context");
-        let batch = |kv_len: u32| Batch { cols: self.sizes.slots, kv_len };
-        let job = Job { steps, first: batch(longest + 1), staging: self.flip };
-        let ahead = Job { steps: next, first: batch(longest + steps + 1), staging: 1 - self.flip };
+        let longest = self
+            .slots
+            .iter()
+            .filter(live)
+            .map(|s| s.position)
+            .max()
+            .unwrap_or(0);
+        assert!(
+            longest + steps <= self.sizes.context,
+            "decoding past the context"
+        );
+        let cols = self.sizes.slots;
+        let batch = |kv_len: u32| Batch { cols, kv_len };
+        let job = Job {
+            steps,
+            first: batch(longest + 1),
+            staging: self.flip,
+        };
+        let ahead = Job {
+            steps: next,
+            first: batch(longest + steps + 1),
+            staging: 1 - self.flip,
+        };
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
                 self.reserve(slot, self.slots[slot as usize].position + steps);
             }
         }
-        self.program.gpu.submit(self.recorder.take(job));
-        if next > 0 && longest + steps + next <= self.sizes.context {
+        if let Some(v) = &mut self.verifier {
+            for i in 0..steps {
+                v.run(&self.program, Which::Decode, batch(longest + 1 + i))?;
+            }
+            let (p, ring) = (&self.program, &self.staging[self.flip]);
+            p.gpu
+                .submit(p.record(Which::Decode, std::iter::empty(), |e| {
+                    ring.copy(p, e, u64::MAX)
+                }));
+        } else {
+            self.program.gpu.submit(self.recorder.take(job));
+        }
+        if self.verifier.is_none() && next > 0 && longest + steps + next <= self.sizes.context {
             self.recorder.ask(ahead);
         }
         let slots = &self.slots;
@@ -201,7 +301,11 @@ impl Scheduler {
                 .enumerate()
                 .map(|(s, slot)| {
                     let n = if slot.active { steps } else { 0 };
-                    (0..n).map(|i| ring[s * RING_LEN as usize + ((slot.count + i) % RING_LEN) as usize]).collect()
+                    (0..n)
+                        .map(|i| {
+                            ring[s * RING_LEN as usize + ((slot.count + i) % RING_LEN) as usize]
+                        })
+                        .collect()
                 })
                 .collect::<Vec<Vec<u32>>>()
         })?;
@@ -212,7 +316,9 @@ impl Scheduler {
             slot.position += ids.len() as u32;
             slot.count += ids.len() as u32;
             if let Some(i) = ids.iter().position(|id| *id == NOT_FINITE) {
-                return self.check(s as u32, NOT_FINITE, first + i as u32 + 1).map(|_| Vec::new());
+                return self
+                    .check(s as u32, NOT_FINITE, first + i as u32 + 1)
+                    .map(|_| Vec::new());
             }
         }
         Ok(out)
@@ -231,13 +337,21 @@ impl Scheduler {
         let p = self.program.clone();
         if self.logits.is_none() {
             let bytes = (chunk * stride * 4) as u64;
-            self.logits = Some(Staging::new(&p.gpu, "logits copy", p.program.io.logits, bytes)?);
+            self.logits = Some(Staging::new(
+                &p.gpu,
+                "logits copy",
+                p.program.io.logits,
+                bytes,
+            )?);
         }
         for (i, part) in ids.chunks(chunk).enumerate() {
             self.chunk(slot, start + (i * chunk) as u32, part, Which::Logits)?;
             let staging = self.logits.as_ref().unwrap_or_else(|| unreachable!());
             let bytes = (part.len() * stride * 4) as u64;
-            p.gpu.submit(p.record(Which::Decode, std::iter::empty(), |e| staging.copy(&p, e, bytes)));
+            p.gpu
+                .submit(p.record(Which::Decode, std::iter::empty(), |e| {
+                    staging.copy(&p, e, bytes)
+                }));
             staging.read(&p.gpu, |words| {
                 let all: &[f32] = bytemuck::cast_slice(words);
                 for c in 0..part.len() {
@@ -249,7 +363,13 @@ impl Scheduler {
     }
 
     fn n_vocab(&self) -> usize {
-        let last = self.program.program.logits.tail.last().unwrap_or_else(|| unreachable!("a tail has steps"));
+        let last = self
+            .program
+            .program
+            .logits
+            .tail
+            .last()
+            .unwrap_or_else(|| unreachable!("a tail has steps"));
         let m = last.params::<crate::kernel::params::MatVec>();
         (m.out_row + m.rows) as usize
     }
@@ -257,16 +377,26 @@ impl Scheduler {
     /// Writes the columns of a chunk and runs it.
     fn chunk(&mut self, slot: u32, start: u32, ids: &[u32], which: Which) -> Result<()> {
         let n = ids.len() as u32;
-        assert!(n > 0 && start + n <= self.sizes.context, "a chunk outside the context");
+        assert!(
+            n > 0 && start + n <= self.sizes.context,
+            "a chunk outside the context"
+        );
         self.reserve(slot, start + n);
         let mut cols = vec![n, n - 1, 0, 0];
         for (i, id) in ids.iter().enumerate() {
             cols.extend([*id, start + i as u32, slot, 1]);
         }
+        self.write(self.program.program.io.prompt_cols, 0, &cols);
+        let batch = Batch {
+            cols: n,
+            kv_len: start + n,
+        };
         let p = &self.program;
-        p.write(p.program.io.prompt_cols, 0, &cols);
-        let batch = Batch { cols: n, kv_len: start + n };
-        p.gpu.submit(p.record(which, std::iter::once(batch), |_| ()));
+        if let Some(v) = &mut self.verifier {
+            return v.run(p, which, batch);
+        }
+        p.gpu
+            .submit(p.record(which, std::iter::once(batch), |_| ()));
         p.gpu.wait()
     }
 
@@ -275,6 +405,8 @@ impl Scheduler {
             return Ok(id);
         }
         self.deactivate(slot);
-        Err(Error::NotFinite { position: position as usize })
+        Err(Error::NotFinite {
+            position: position as usize,
+        })
     }
 }

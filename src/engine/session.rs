@@ -22,7 +22,14 @@ pub struct Session<'e> {
 
 impl<'e> Session<'e> {
     pub(super) fn new(engine: &'e Engine, slot: u32) -> Session<'e> {
-        Session { engine, slot, tokens: Vec::new(), cached: 0, prefill_ms: 0.0, prompt_tokens: 0 }
+        Session {
+            engine,
+            slot,
+            tokens: Vec::new(),
+            cached: 0,
+            prefill_ms: 0.0,
+            prompt_tokens: 0,
+        }
     }
 
     /// The tokens of the sequence.
@@ -66,7 +73,10 @@ impl<'e> Session<'e> {
     pub fn rewind(&mut self, n: usize) {
         self.tokens.truncate(n);
         self.cached = self.cached.min(n);
-        self.engine.scheduler.borrow_mut().truncate(self.slot, self.cached as u32);
+        self.engine
+            .scheduler
+            .borrow_mut()
+            .truncate(self.slot, self.cached as u32);
     }
 
     /// Begins an answer.
@@ -80,7 +90,10 @@ impl<'e> Session<'e> {
         self.feed(pending, &|| true)?;
         self.append(ids)?;
         let start = self.cached as u32;
-        self.engine.scheduler.borrow_mut().logits(self.slot, start, ids, each)?;
+        self.engine
+            .scheduler
+            .borrow_mut()
+            .logits(self.slot, start, ids, each)?;
         self.cached = self.tokens.len();
         Ok(())
     }
@@ -106,7 +119,11 @@ impl<'e> Session<'e> {
         }
         let context = self.context();
         if self.tokens.len() + ids.len() > context as usize {
-            return Err(Error::PromptTooLong { tokens: ids.len(), held: self.tokens.len(), context });
+            return Err(Error::PromptTooLong {
+                tokens: ids.len(),
+                held: self.tokens.len(),
+                context,
+            });
         }
         self.tokens.extend(ids);
         Ok(())

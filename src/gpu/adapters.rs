@@ -56,14 +56,23 @@ pub(super) fn pick(all: &[wgpu::Adapter], wish: Option<&str>) -> Result<usize> {
     }
     let Some(wish) = wish else {
         let best = infos.iter().map(|i| kind(i.device_type).0).max();
-        return Ok(infos.iter().position(|i| Some(kind(i.device_type).0) == best).unwrap_or(0));
+        return Ok(infos
+            .iter()
+            .position(|i| Some(kind(i.device_type).0) == best)
+            .unwrap_or(0));
     };
     let by_number = wish.parse::<usize>().ok().filter(|i| *i < infos.len());
-    let by_name = || infos.iter().position(|i| i.name.to_lowercase().contains(&wish.to_lowercase()));
-    by_number.or_else(by_name).ok_or_else(|| Error::NoSuchDevice {
-        wish: wish.to_string(),
-        known: infos.iter().map(|i| i.name.clone()).collect(),
-    })
+    let by_name = || {
+        infos
+            .iter()
+            .position(|i| i.name.to_lowercase().contains(&wish.to_lowercase()))
+    };
+    by_number
+        .or_else(by_name)
+        .ok_or_else(|| Error::NoSuchDevice {
+            wish: wish.to_string(),
+            known: infos.iter().map(|i| i.name.clone()).collect(),
+        })
 }
 
 /// Every adapter of this machine.
@@ -85,17 +94,30 @@ pub fn adapters(wish: Option<&str>) -> Result<Vec<AdapterInfo>> {
                 picked: index == picked,
                 why: match (index == picked, wish) {
                     (true, Some(w)) => format!("asked for as '{w}'"),
-                    (true, None) => format!("the first {} here, the fastest kind", kind(i.device_type).1),
+                    (true, None) => {
+                        format!("the first {} here, the fastest kind", kind(i.device_type).1)
+                    }
                     (false, Some(_)) => "another one was asked for".into(),
-                    (false, None) => "a faster kind, or one of the same kind before it, is there".into(),
+                    (false, None) => {
+                        "a faster kind, or one of the same kind before it, is there".into()
+                    }
                 },
                 limits: vec![
                     ("storage binding (bytes)", l.max_storage_buffer_binding_size),
                     ("buffer (bytes)", l.max_buffer_size),
                     ("uniform binding (bytes)", l.max_uniform_buffer_binding_size),
-                    ("workgroup memory (bytes)", l.max_compute_workgroup_storage_size.into()),
-                    ("workgroup invocations", l.max_compute_invocations_per_workgroup.into()),
-                    ("storage buffers per stage", l.max_storage_buffers_per_shader_stage.into()),
+                    (
+                        "workgroup memory (bytes)",
+                        l.max_compute_workgroup_storage_size.into(),
+                    ),
+                    (
+                        "workgroup invocations",
+                        l.max_compute_invocations_per_workgroup.into(),
+                    ),
+                    (
+                        "storage buffers per stage",
+                        l.max_storage_buffers_per_shader_stage.into(),
+                    ),
                     ("texture side (texels)", l.max_texture_dimension_2d.into()),
                     ("subgroup size, smallest", i.subgroup_min_size.into()),
                     ("subgroup size, largest", i.subgroup_max_size.into()),

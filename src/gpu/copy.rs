@@ -14,7 +14,9 @@ impl Gpu {
         let b = self.buffer("copy target", bytes, wgpu::BufferUsages::COPY_DST)?;
         let mut best = f64::MAX;
         for _ in 0..6 {
-            let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            let mut encoder = self
+                .device
+                .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             encoder.copy_buffer_to_buffer(&a, 0, &b, 0, bytes);
             let commands = encoder.finish();
             let start = Instant::now();

@@ -31,8 +31,15 @@ pub struct Counts {
 impl Counts {
     /// (allocations, bind groups, pipelines, submits, dispatches, readbacks)
     pub fn snapshot(&self) -> [u64; 6] {
-        [&self.allocations, &self.bind_groups, &self.pipelines, &self.submits, &self.dispatches, &self.readbacks]
-            .map(|c| c.load(Ordering::Relaxed))
+        [
+            &self.allocations,
+            &self.bind_groups,
+            &self.pipelines,
+            &self.submits,
+            &self.dispatches,
+            &self.readbacks,
+        ]
+        .map(|c| c.load(Ordering::Relaxed))
     }
 }
 
@@ -64,7 +71,8 @@ impl Gpu {
         let all = adapters::list(&instance);
         let adapter = &all[adapters::pick(&all, wish)?];
         let (info, limits) = (adapter.get_info(), adapter.limits());
-        let features = adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
+        let features =
+            adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
         let desc = wgpu::DeviceDescriptor {
             label: Some("tokstep"),
             required_features: features,
@@ -72,13 +80,19 @@ impl Gpu {
             memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()
         };
-        let (device, queue) = pollster::block_on(adapter.request_device(&desc))
-            .map_err(|e| Error::DeviceRefused { device: info.name.clone(), reason: e.to_string() })?;
+        let (device, queue) = pollster::block_on(adapter.request_device(&desc)).map_err(|e| {
+            Error::DeviceRefused {
+                device: info.name.clone(),
+                reason: e.to_string(),
+            }
+        })?;
         let caps = Caps {
             subgroups: features.contains(wgpu::Features::SUBGROUP),
             subgroup_max: info.subgroup_max_size.max(1),
             software: info.device_type == wgpu::DeviceType::Cpu,
-            max_storage: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+            max_storage: limits
+                .max_storage_buffer_binding_size
+                .min(limits.max_buffer_size),
             max_uniform: limits.max_uniform_buffer_binding_size,
             max_texture: limits.max_texture_dimension_2d,
             max_grid: limits.max_compute_workgroups_per_dimension,
@@ -96,9 +110,18 @@ impl Gpu {
     }
 
     /// A persistent buffer; out of memory is an error that names it.
-    pub(super) fn buffer(&self, name: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<wgpu::Buffer> {
+    pub(super) fn buffer(
+        &self,
+        name: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer> {
         if bytes > self.max_buffer {
-            return Err(Error::BufferTooLarge { name: name.into(), bytes, limit: self.max_buffer });
+            return Err(Error::BufferTooLarge {
+                name: name.into(),
+                bytes,
+                limit: self.max_buffer,
+            });
         }
         let size = bytes.next_multiple_of(16);
         self.allocate(name, bytes, || {
@@ -112,15 +135,27 @@ impl Gpu {
     }
 
     /// Runs an allocation and turns its failure into an error that names what was allocated.
-    pub(super) fn allocate<T>(&self, name: &str, bytes: u64, make: impl FnOnce() -> T) -> Result<T> {
+    pub(super) fn allocate<T>(
+        &self,
+        name: &str,
+        bytes: u64,
+        make: impl FnOnce() -> T,
+    ) -> Result<T> {
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let other = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let made = make();
         add(&self.counts.allocations, 1);
-        let errors = [pollster::block_on(other.pop()), pollster::block_on(memory.pop())];
+        let errors = [
+            pollster::block_on(other.pop()),
+            pollster::block_on(memory.pop()),
+        ];
         match errors.into_iter().flatten().next() {
             None => Ok(made),
-            Some(e) => Err(Error::OutOfMemory { name: name.into(), bytes, reason: e.to_string() }),
+            Some(e) => Err(Error::OutOfMemory {
+                name: name.into(),
+                bytes,
+                reason: e.to_string(),
+            }),
         }
     }
 
@@ -132,10 +167,16 @@ impl Gpu {
 
     /// Waits until everything submitted is done.
     pub fn wait(&self) -> Result<()> {
-        let wait = wgpu::PollType::Wait { submission_index: None, timeout: Some(TIMEOUT) };
+        let wait = wgpu::PollType::Wait {
+            submission_index: None,
+            timeout: Some(TIMEOUT),
+        };
         match self.device.poll(wait) {
             Ok(_) => Ok(()),
-            Err(e) => Err(Error::DeviceStuck { device: self.name.clone(), reason: e.to_string() }),
+            Err(e) => Err(Error::DeviceStuck {
+                device: self.name.clone(),
+                reason: e.to_string(),
+            }),
         }
     }
 }

@@ -50,10 +50,17 @@ fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
     let source = shader.compose();
     let fail = |line: usize, message: String| {
         let (file, line) = source.origin(line);
-        Error::Shader { shader: shader.to_string(), file, line, message }
+        Error::Shader {
+            shader: shader.to_string(),
+            file,
+            line,
+            message,
+        }
     };
     let parsed = naga::front::wgsl::parse_str(&source.text).map_err(|e| {
-        let line = e.location(&source.text).map_or(0, |l| l.line_number as usize);
+        let line = e
+            .location(&source.text)
+            .map_or(0, |l| l.line_number as usize);
         fail(line, e.emit_to_string(&source.text))
     })?;
     let bindings = parsed
@@ -61,27 +68,41 @@ fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
         .iter()
         .filter_map(|(_, v)| {
             let b = v.binding.as_ref()?;
-            Some((v.name.clone().unwrap_or_default(), b.binding, v.space == naga::AddressSpace::Uniform))
+            Some((
+                v.name.clone().unwrap_or_default(),
+                b.binding,
+                v.space == naga::AddressSpace::Uniform,
+            ))
         })
         .collect();
     let label = shader.to_string();
     let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
     let module = trusted::module(&gpu.device, &label, &source.text);
-    let constants: Vec<(&str, f64)> = shader.overrides.iter().map(|(n, v)| (*n, f64::from(*v))).collect();
-    let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some(&label),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions {
-            constants: &constants,
-            zero_initialize_workgroup_memory: false,
-        },
-        cache: None,
-    });
+    let constants: Vec<(&str, f64)> = shader
+        .overrides
+        .iter()
+        .map(|(n, v)| (*n, f64::from(*v)))
+        .collect();
+    let pipeline = gpu
+        .device
+        .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(&label),
+            layout: None,
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &constants,
+                zero_initialize_workgroup_memory: false,
+            },
+            cache: None,
+        });
     if let Some(e) = pollster::block_on(scope.pop()) {
         return Err(fail(0, e.to_string()));
     }
     add(&gpu.counts.pipelines, 1);
-    Ok(Pipeline { layout: pipeline.get_bind_group_layout(0), pipeline, bindings })
+    Ok(Pipeline {
+        layout: pipeline.get_bind_group_layout(0),
+        pipeline,
+        bindings,
+    })
 }

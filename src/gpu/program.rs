@@ -55,8 +55,16 @@ pub enum Loading {
 
 impl GpuProgram {
     /// Allocates, uploads, compiles, binds.
-    pub fn load(gpu: Arc<Gpu>, program: Program, progress: &mut dyn FnMut(Loading)) -> Result<GpuProgram> {
-        let resources = program.buffers.iter().map(|b| resource(&gpu, b)).collect::<Result<Vec<_>>>()?;
+    pub fn load(
+        gpu: Arc<Gpu>,
+        program: Program,
+        progress: &mut dyn FnMut(Loading),
+    ) -> Result<GpuProgram> {
+        let resources = program
+            .buffers
+            .iter()
+            .map(|b| resource(&gpu, b))
+            .collect::<Result<Vec<_>>>()?;
         for (b, r) in program.buffers.iter().zip(&resources) {
             upload(&gpu, b, r, &mut |bytes| progress(Loading::Weights(bytes)))?;
         }
@@ -81,10 +89,18 @@ impl GpuProgram {
         gpu.queue.write_buffer(&maker.params, 0, &maker.arena);
         let pipelines = maker.pipelines;
         tracing::debug!(pipelines = pipelines.len(), steps = total, "plans bound");
-        let plans = made.try_into().unwrap_or_else(|_| unreachable!("three plans"));
+        let plans = made
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("three plans"));
         gpu.queue.submit([]);
         gpu.wait()?;
-        Ok(GpuProgram { gpu, program: Arc::new(program), resources, pipelines, plans })
+        Ok(GpuProgram {
+            gpu,
+            program: Arc::new(program),
+            resources,
+            pipelines,
+            plans,
+        })
     }
 
     fn steps(&self, which: Which) -> impl Iterator<Item = (&Step, &GpuStep)> {
@@ -93,7 +109,9 @@ impl GpuProgram {
             Which::Prefill | Which::PrefillLast => &self.plans[1],
             Which::Logits => &self.plans[2],
         };
-        self.program.steps(which).zip(made.body.iter().chain(&made.tail))
+        self.program
+            .steps(which)
+            .zip(made.body.iter().chain(&made.tail))
     }
 
     /// Records the steps of a plan for one batch after the other into one compute pass, then what
@@ -104,13 +122,18 @@ impl GpuProgram {
         batches: impl Iterator<Item = Batch>,
         after: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> wgpu::CommandBuffer {
-        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = self
+            .gpu
+            .device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         let mut set = usize::MAX;
         let mut dispatches = 0;
         for batch in batches {
             for (step, made) in self.steps(which) {
-                let Some([x, y, z]) = step.grid(batch) else { continue };
+                let Some([x, y, z]) = step.grid(batch) else {
+                    continue;
+                };
                 if set != made.pipeline {
                     pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
                     set = made.pipeline;
@@ -127,10 +150,18 @@ impl GpuProgram {
     }
 
     /// Records one step alone; `None` if it has nothing to do for this batch.
-    pub fn record_step(&self, which: Which, index: usize, batch: Batch) -> Option<wgpu::CommandBuffer> {
+    pub fn record_step(
+        &self,
+        which: Which,
+        index: usize,
+        batch: Batch,
+    ) -> Option<wgpu::CommandBuffer> {
         let (step, made) = self.steps(which).nth(index)?;
         let [x, y, z] = step.grid(batch)?;
-        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = self
+            .gpu
+            .device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
         pass.set_bind_group(0, &made.group, &[]);
@@ -143,7 +174,11 @@ impl GpuProgram {
     /// Writes words into a buffer, before whatever is submitted next.
     pub fn write(&self, id: BufId, byte: u64, words: &[u32]) {
         match &self.resources[id] {
-            Resource::Buffer(b) => self.gpu.queue.write_buffer(b, byte, bytemuck::cast_slice(words)),
+            Resource::Buffer(b) => {
+                self.gpu
+                    .queue
+                    .write_buffer(b, byte, bytemuck::cast_slice(words))
+            }
             Resource::Texture { .. } => unreachable!("textures are written at load only"),
         }
     }
@@ -177,10 +212,18 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
             })
         })?;
         let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
-        return Ok(Resource::Texture { texture, view, shift });
+        return Ok(Resource::Texture {
+            texture,
+            view,
+            shift,
+        });
     }
     if b.bytes > gpu.caps.max_storage {
-        return Err(Error::BufferTooLarge { name: b.name.clone(), bytes: b.bytes, limit: gpu.caps.max_storage });
+        return Err(Error::BufferTooLarge {
+            name: b.name.clone(),
+            bytes: b.bytes,
+            limit: gpu.caps.max_storage,
+        });
     }
     let usage = wgpu::BufferUsages::STORAGE
         | wgpu::BufferUsages::UNIFORM
@@ -209,7 +252,10 @@ impl Maker<'_> {
                 })
                 .collect::<Result<Vec<_>>>()
         };
-        Ok(GpuPlan { body: list(&plan.body)?, tail: list(&plan.tail)? })
+        Ok(GpuPlan {
+            body: list(&plan.body)?,
+            tail: list(&plan.tail)?,
+        })
     }
 
     fn step(&mut self, step: &Step) -> Result<GpuStep> {
@@ -223,36 +269,66 @@ impl Maker<'_> {
             .iter()
             .map(|(name, binding, uniform)| {
                 if name == "P" {
-                    return entry(*binding, &self.params, at, Some(step.params.len().next_multiple_of(16) as u64));
+                    return entry(
+                        *binding,
+                        &self.params,
+                        at,
+                        Some(step.params.len().next_multiple_of(16) as u64),
+                    );
                 }
                 let b = step.binds.iter().find(|b| b.name == name);
                 let b = b.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));
                 match &self.resources[b.buf] {
-                    Resource::Buffer(buffer) => entry(*binding, buffer, b.offset, uniform.then_some(65536)),
-                    Resource::Texture { view, .. } => {
-                        wgpu::BindGroupEntry { binding: *binding, resource: wgpu::BindingResource::TextureView(view) }
+                    Resource::Buffer(buffer) => {
+                        entry(*binding, buffer, b.offset, uniform.then_some(65536))
                     }
+                    Resource::Texture { view, .. } => wgpu::BindGroupEntry {
+                        binding: *binding,
+                        resource: wgpu::BindingResource::TextureView(view),
+                    },
                 }
             })
             .collect();
-        let scope = self.gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let group = self.gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(&step.label),
-            layout: &pipeline.layout,
-            entries: &entries,
-        });
+        let scope = self
+            .gpu
+            .device
+            .push_error_scope(wgpu::ErrorFilter::Validation);
+        let group = self
+            .gpu
+            .device
+            .create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some(&step.label),
+                layout: &pipeline.layout,
+                entries: &entries,
+            });
         if let Some(e) = pollster::block_on(scope.pop()) {
-            return Err(Error::Bind { step: step.label.clone(), shader: step.shader.to_string(), reason: e.to_string() });
+            return Err(Error::Bind {
+                step: step.label.clone(),
+                shader: step.shader.to_string(),
+                reason: e.to_string(),
+            });
         }
         add(&self.gpu.counts.bind_groups, 1);
-        Ok(GpuStep { pipeline: number, group })
+        Ok(GpuStep {
+            pipeline: number,
+            group,
+        })
     }
 }
 
-fn entry(binding: u32, buffer: &wgpu::Buffer, offset: u64, size: Option<u64>) -> wgpu::BindGroupEntry<'_> {
+fn entry(
+    binding: u32,
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    size: Option<u64>,
+) -> wgpu::BindGroupEntry<'_> {
     let size = size.and_then(std::num::NonZeroU64::new);
     wgpu::BindGroupEntry {
         binding,
-        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding { buffer, offset, size }),
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer,
+            offset,
+            size,
+        }),
     }
 }

@@ -16,12 +16,22 @@ impl Staging {
     /// Room for the first `bytes` of a buffer.
     pub fn new(gpu: &Gpu, name: &str, from: BufId, bytes: u64) -> Result<Staging> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        Ok(Staging { buffer: gpu.buffer(name, bytes, usage)?, from, bytes })
+        Ok(Staging {
+            buffer: gpu.buffer(name, bytes, usage)?,
+            from,
+            bytes,
+        })
     }
 
     /// Records the copy.
     pub fn copy(&self, p: &GpuProgram, encoder: &mut wgpu::CommandEncoder, bytes: u64) {
-        encoder.copy_buffer_to_buffer(p.buffer(self.from), 0, &self.buffer, 0, bytes.min(self.bytes));
+        encoder.copy_buffer_to_buffer(
+            p.buffer(self.from),
+            0,
+            &self.buffer,
+            0,
+            bytes.min(self.bytes),
+        );
     }
 
     /// Waits for all submitted work and hands over the words.
@@ -32,10 +42,18 @@ impl Staging {
         });
         add(&gpu.counts.readbacks, 1);
         gpu.wait()?;
-        let stuck = |reason: String| Error::DeviceStuck { device: gpu.name.clone(), reason };
-        told.recv().map_err(|e| stuck(e.to_string()))?.map_err(|e| stuck(e.to_string()))?;
+        let stuck = |reason: String| Error::DeviceStuck {
+            device: gpu.name.clone(),
+            reason,
+        };
+        told.recv()
+            .map_err(|e| stuck(e.to_string()))?
+            .map_err(|e| stuck(e.to_string()))?;
         let out = {
-            let view = self.buffer.get_mapped_range(..).map_err(|e| stuck(e.to_string()))?;
+            let view = self
+                .buffer
+                .get_mapped_range(..)
+                .map_err(|e| stuck(e.to_string()))?;
             f(bytemuck::cast_slice(&view))
         };
         self.buffer.unmap();
@@ -51,7 +69,10 @@ impl GpuProgram {
             Resource::Texture { .. } => panic!("{} is a texture", self.program.buffers[id].name),
         };
         let staging = Staging::new(&self.gpu, "read", id, bytes)?;
-        let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let mut encoder = self
+            .gpu
+            .device
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         staging.copy(self, &mut encoder, bytes);
         self.gpu.submit(encoder.finish());
         staging.read(&self.gpu, <[u32]>::to_vec)

@@ -4,7 +4,10 @@
 /// A module without injected checks.
 #[allow(unsafe_code)]
 pub(super) fn module(device: &wgpu::Device, label: &str, text: &str) -> wgpu::ShaderModule {
-    let desc = wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(text.into()) };
+    let desc = wgpu::ShaderModuleDescriptor {
+        label: Some(label),
+        source: wgpu::ShaderSource::Wgsl(text.into()),
+    };
     // SAFETY: only shaders embedded in this crate come here. Each indexes within the buffers that
     // the plan binds (sizes are derived from the same `Sizes`), has no endless loop and no division
     // by zero; tests run each with guard words around its outputs.

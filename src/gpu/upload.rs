@@ -18,7 +18,11 @@ pub fn upload(gpu: &Gpu, b: &Buffer, r: &Resource, done: &mut dyn FnMut(u64)) ->
         Init::Zero => {}
         Init::F32(v) => write(gpu, r, 0, bytemuck::cast_slice(v)),
         Init::U32(v) => write(gpu, r, 0, bytemuck::cast_slice(v)),
-        Init::Rows { matrix, first, rows } => return upload_rows(gpu, b, r, matrix, *first, *rows, done),
+        Init::Rows {
+            matrix,
+            first,
+            rows,
+        } => return upload_rows(gpu, b, r, matrix, *first, *rows, done),
     }
     Ok(())
 }
@@ -82,12 +86,24 @@ fn write(gpu: &Gpu, r: &Resource, at: u64, words: &[u32]) {
                 wgpu::TexelCopyTextureInfo {
                     texture,
                     mip_level: 0,
-                    origin: wgpu::Origin3d { x: 0, y: (at / line) as u32, z: 0 },
+                    origin: wgpu::Origin3d {
+                        x: 0,
+                        y: (at / line) as u32,
+                        z: 0,
+                    },
                     aspect: wgpu::TextureAspect::All,
                 },
                 bytes,
-                wgpu::TexelCopyBufferLayout { offset: 0, bytes_per_row: Some(line as u32), rows_per_image: None },
-                wgpu::Extent3d { width: 1 << shift, height: lines, depth_or_array_layers: 1 },
+                wgpu::TexelCopyBufferLayout {
+                    offset: 0,
+                    bytes_per_row: Some(line as u32),
+                    rows_per_image: None,
+                },
+                wgpu::Extent3d {
+                    width: 1 << shift,
+                    height: lines,
+                    depth_or_array_layers: 1,
+                },
             );
         }
     }

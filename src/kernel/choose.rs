@@ -24,16 +24,37 @@ pub struct Caps {
 impl Caps {
     /// The slot file for sums over a workgroup.
     pub fn group(&self) -> (&'static str, &'static str) {
-        ("group", if self.subgroups { "slots/group_subgroup.wgsl" } else { "slots/group_shared.wgsl" })
+        (
+            "group",
+            if self.subgroups {
+                "slots/group_subgroup.wgsl"
+            } else {
+                "slots/group_shared.wgsl"
+            },
+        )
     }
 
     /// The slot file for teams of lanes that share a row.
     pub fn team(&self) -> (&'static str, &'static str) {
-        ("team", if self.subgroups { "slots/team_subgroup.wgsl" } else { "slots/team_shared.wgsl" })
+        (
+            "team",
+            if self.subgroups {
+                "slots/team_subgroup.wgsl"
+            } else {
+                "slots/team_shared.wgsl"
+            },
+        )
     }
 
     /// The slot file for weights.
     pub fn weights(&self) -> (&'static str, &'static str) {
-        ("weights", if self.software { "slots/weights_texture.wgsl" } else { "slots/weights_storage.wgsl" })
+        (
+            "weights",
+            if self.software {
+                "slots/weights_texture.wgsl"
+            } else {
+                "slots/weights_storage.wgsl"
+            },
+        )
     }
 }

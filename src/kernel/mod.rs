@@ -33,12 +33,24 @@ pub static ALL: &[Kernel] = &[
     kernel::<params::Norm>("post_norm", &["x", "weight"], &["h", "out"]),
     kernel::<params::Glu>("glu", &["x"], &["out"]),
     kernel::<params::TakeRow>("take_row", &["x", "cols"], &["out"]),
-    kernel::<params::RopeKv>("rope_kv", &["x", "cols", "pages", "rope", "aux"], &["q", "kc", "vc"]),
+    kernel::<params::RopeKv>(
+        "rope_kv",
+        &["x", "cols", "pages", "rope", "aux"],
+        &["q", "kc", "vc"],
+    ),
     kernel::<params::Attention>("attention", &["x", "kc", "vc", "cols", "pages"], &["part"]),
     kernel::<params::AttnCombine>("attn_combine", &["part", "cols"], &["out"]),
-    kernel::<params::Penalize>("penalize", &["slots", "cols", "history", "rows"], &["logits"]),
+    kernel::<params::Penalize>(
+        "penalize",
+        &["slots", "cols", "history", "rows"],
+        &["logits"],
+    ),
     kernel::<params::LogitsPart>("logits_part", &["logits"], &["part"]),
-    kernel::<params::Sample>("sample", &["logits", "part", "rows"], &["slots", "cols", "history", "ring"]),
+    kernel::<params::Sample>(
+        "sample",
+        &["logits", "part", "rows"],
+        &["slots", "cols", "history", "ring"],
+    ),
 ];
 
 const fn kernel<P: params::Params>(
@@ -46,10 +58,17 @@ const fn kernel<P: params::Params>(
     reads: &'static [&'static str],
     writes: &'static [&'static str],
 ) -> Kernel {
-    Kernel { name, fields: P::FIELDS, reads, writes }
+    Kernel {
+        name,
+        fields: P::FIELDS,
+        reads,
+        writes,
+    }
 }
 
 /// The row of a kernel by name.
 pub fn by_name(name: &str) -> &'static Kernel {
-    ALL.iter().find(|k| k.name == name).unwrap_or_else(|| panic!("no kernel named {name}"))
+    ALL.iter()
+        .find(|k| k.name == name)
+        .unwrap_or_else(|| panic!("no kernel named {name}"))
 }

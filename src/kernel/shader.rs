@@ -20,7 +20,11 @@ impl fmt::Display for Shader {
         write!(f, "{}[", self.kernel)?;
         let mut sep = "";
         for (_, file) in &self.slots {
-            let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".wgsl");
+            let stem = file
+                .rsplit('/')
+                .next()
+                .unwrap_or(file)
+                .trim_end_matches(".wgsl");
             write!(f, "{sep}{stem}")?;
             sep = ", ";
         }
@@ -43,7 +47,10 @@ pub struct Source {
 impl Source {
     /// File and line behind 1-based line `n` of the text.
     pub fn origin(&self, n: usize) -> (&'static str, usize) {
-        n.checked_sub(1).and_then(|i| self.lines.get(i)).copied().unwrap_or(("?", 0))
+        n.checked_sub(1)
+            .and_then(|i| self.lines.get(i))
+            .copied()
+            .unwrap_or(("?", 0))
     }
 }
 
@@ -51,14 +58,18 @@ impl Shader {
     /// Joins main file and slots. `#use name` takes the slot's file, or else `<name>.wgsl` or
     /// `slots/<name>.wgsl`; each file is taken once. A missing file is a broken promise of ours.
     pub fn compose(&self) -> Source {
-        let mut out = Source { text: String::new(), lines: Vec::new() };
+        let mut out = Source {
+            text: String::new(),
+            lines: Vec::new(),
+        };
         let mut done = Vec::new();
         self.include(&format!("{}.wgsl", self.kernel), &mut out, &mut done);
         out
     }
 
     fn include(&self, name: &str, out: &mut Source, done: &mut Vec<&'static str>) {
-        let (file, text) = lookup(name).unwrap_or_else(|| panic!("no shader file {name} for {self}"));
+        let (file, text) =
+            lookup(name).unwrap_or_else(|| panic!("no shader file {name} for {self}"));
         if done.contains(&file) {
             return;
         }

@@ -86,27 +86,46 @@ impl Hyper {
         let n_head = r.need("attention.head_count", 1, 1 << 14)?;
         let n_head_kv = r.get("attention.head_count_kv", n_head, 1, n_head)?;
         if n_head % n_head_kv != 0 {
-            return Err(r.bad("attention.head_count_kv", n_head_kv, "must divide attention.head_count"));
+            return Err(r.bad(
+                "attention.head_count_kv",
+                n_head_kv,
+                "must divide attention.head_count",
+            ));
         }
         let head_dim = r.get("attention.key_length", n_embd / n_head, 1, 512)?;
         let value_dim = r.get("attention.value_length", head_dim, 1, 512)?;
         if value_dim != head_dim {
-            return Err(r.bad("attention.value_length", value_dim, "must equal attention.key_length"));
+            return Err(r.bad(
+                "attention.value_length",
+                value_dim,
+                "must equal attention.key_length",
+            ));
         }
         let n_ff = r.need("feed_forward_length", 1, 1 << 24)?;
         if let Some(n) = g.u32(&r.key("expert_count"))?.filter(|n| *n > 0) {
-            return Err(r.bad("expert_count", n, "mixtures of experts are not supported yet"));
+            return Err(r.bad(
+                "expert_count",
+                n,
+                "mixtures of experts are not supported yet",
+            ));
         }
         let rot = r.get("rope.dimension_count", head_dim, 2, head_dim)?;
         if rot % 2 != 0 {
             return Err(r.bad("rope.dimension_count", rot, "must be even"));
         }
-        let eps = r.number(g.need_f32(&r.key("attention.layer_norm_rms_epsilon"))?, "attention.layer_norm_rms_epsilon")?;
+        let eps = r.number(
+            g.need_f32(&r.key("attention.layer_norm_rms_epsilon"))?,
+            "attention.layer_norm_rms_epsilon",
+        )?;
         let context = match r.get("context_length", 0, 0, u32::MAX)? {
             0 => 2048,
             n => n,
         };
-        let n_vocab = g.find("token_embd.weight").and_then(|t| t.shape.get(1)).copied().unwrap_or(0);
+        let n_vocab = g
+            .find("token_embd.weight")
+            .and_then(|t| t.shape.get(1))
+            .copied()
+            .unwrap_or(0);
         Ok(Hyper {
             arch,
             n_embd,
@@ -119,7 +138,13 @@ impl Hyper {
             eps,
             ropes: vec![Rope::from_gguf(g, arch, rot)?],
             adjacent_pairs: false,
-            layers: vec![LayerHyper { window: None, rope: 0 }; n_layer as usize],
+            layers: vec![
+                LayerHyper {
+                    window: None,
+                    rope: 0
+                };
+                n_layer as usize
+            ],
             qkv_bias: Bias::None,
             qk_norm: false,
             post_norms: false,

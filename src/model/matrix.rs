@@ -67,14 +67,22 @@ impl Matrix {
     pub fn find(g: &Gguf, name: &str, k: u32, rows: u32, unpair: Option<Unpair>) -> Result<Matrix> {
         let t = g.tensor(name, &[u64::from(k), u64::from(rows)])?;
         let ty = type_of(g, t.info)?;
-        let tensor = g.tensors().iter().position(|i| std::ptr::eq(i, t.info)).unwrap_or(0);
+        let tensor = g
+            .tensors()
+            .iter()
+            .position(|i| std::ptr::eq(i, t.info))
+            .unwrap_or(0);
         Ok(Matrix {
             label: name.trim_end_matches(".weight").to_string(),
             ty,
             k: k as usize,
             rows: rows as usize,
             order: Order::Stacked,
-            parts: vec![Part { tensor, rows: rows as usize, unpair }],
+            parts: vec![Part {
+                tensor,
+                rows: rows as usize,
+                unpair,
+            }],
             gguf: g.clone(),
         })
     }
@@ -82,7 +90,10 @@ impl Matrix {
     /// Joins matrices of one type and row length into one.
     pub fn join(label: String, order: Order, all: Vec<Matrix>) -> Matrix {
         let first = &all[0];
-        assert!(all.iter().all(|m| std::ptr::eq(m.ty, first.ty) && m.k == first.k));
+        assert!(
+            all.iter()
+                .all(|m| std::ptr::eq(m.ty, first.ty) && m.k == first.k)
+        );
         assert!(order == Order::Stacked || (all.len() == 2 && all[0].rows == all[1].rows));
         Matrix {
             label,
@@ -108,7 +119,10 @@ impl Matrix {
                     }
                     here
                 });
-                (part.unwrap_or_else(|| panic!("row past the end of {}", self.label)), r)
+                (
+                    part.unwrap_or_else(|| panic!("row past the end of {}", self.label)),
+                    r,
+                )
             }
         };
         let r = part.unpair.map_or(r, |u| u.source(r));
@@ -159,7 +173,10 @@ mod tests {
 
     #[test]
     fn unpair_is_a_permutation_that_moves_pairs_into_halves() {
-        let u = Unpair { head_dim: 6, rot: 4 };
+        let u = Unpair {
+            head_dim: 6,
+            rot: 4,
+        };
         let got: Vec<usize> = (0..12).map(|r| u.source(r)).collect();
         assert_eq!(got, [0, 2, 1, 3, 4, 5, 6, 8, 7, 9, 10, 11]);
     }

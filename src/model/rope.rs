@@ -41,11 +41,21 @@ impl Rope {
         let r = Reader { g, arch };
         let f = |name: &str| g.f32(&r.key(name));
         let base = r.number(f("rope.freq_base")?.unwrap_or(10000.0), "rope.freq_base")?;
-        let mut rope = Rope { rot, base, scale: 1.0, factors: None, yarn: None };
+        let mut rope = Rope {
+            rot,
+            base,
+            scale: 1.0,
+            factors: None,
+            yarn: None,
+        };
         // Older files give linear scaling by this key alone.
         let legacy = f("rope.scale_linear")?.unwrap_or(1.0);
         let factor = f("rope.scaling.factor")?.unwrap_or(legacy);
-        let factor = if factor == 0.0 { 1.0 } else { r.number(factor, "rope.scaling.factor")? };
+        let factor = if factor == 0.0 {
+            1.0
+        } else {
+            r.number(factor, "rope.scaling.factor")?
+        };
         match g.str(&r.key("rope.scaling.type"))?.unwrap_or("linear") {
             "none" => {}
             "linear" => rope.scale = 1.0 / factor,
@@ -63,7 +73,10 @@ impl Rope {
                 });
             }
             other => {
-                return Err(Error::RopeScaling { path: g.path().to_path_buf(), name: other.to_string() });
+                return Err(Error::RopeScaling {
+                    path: g.path().to_path_buf(),
+                    name: other.to_string(),
+                });
             }
         }
         Ok(rope)
@@ -76,8 +89,14 @@ impl Rope {
 
     /// Radians per position of each pair, and the factor on cos and sin.
     fn frequencies(&self) -> (Vec<f64>, f64) {
-        let (rot, base, scale) = (f64::from(self.rot), f64::from(self.base), f64::from(self.scale));
-        let mut f: Vec<f64> = (0..self.pairs()).map(|i| base.powf(-2.0 * i as f64 / rot)).collect();
+        let (rot, base, scale) = (
+            f64::from(self.rot),
+            f64::from(self.base),
+            f64::from(self.scale),
+        );
+        let mut f: Vec<f64> = (0..self.pairs())
+            .map(|i| base.powf(-2.0 * i as f64 / rot))
+            .collect();
         if let Some(d) = &self.factors {
             f.iter_mut().zip(d).for_each(|(f, d)| *f /= f64::from(*d));
         }
@@ -87,7 +106,8 @@ impl Rope {
         };
         // The pair that makes `turns` turns over the original context (YaRN, equation 17 ff.).
         let pair = |turns: f32| {
-            rot * (f64::from(y.original_context) / (f64::from(turns) * std::f64::consts::TAU)).ln() / (2.0 * base.ln())
+            rot * (f64::from(y.original_context) / (f64::from(turns) * std::f64::consts::TAU)).ln()
+                / (2.0 * base.ln())
         };
         let low = pair(y.beta_fast).floor().max(0.0);
         let high = pair(y.beta_slow).ceil().min(rot - 1.0);
@@ -95,7 +115,10 @@ impl Rope {
             let ramp = ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
             *f = *f * scale * ramp + *f * (1.0 - ramp);
         }
-        (f, f64::from(y.attn_factor) * (1.0 + 0.1 * (1.0 / scale).ln()))
+        (
+            f,
+            f64::from(y.attn_factor) * (1.0 + 0.1 * (1.0 / scale).ln()),
+        )
     }
 
     /// (cos, sin) of pair `i` at rows `0..256` (position % 256, with the factor on cos and sin) and
@@ -105,7 +128,11 @@ impl Rope {
         let n_hi = context.div_ceil(256).max(1) as usize;
         let mut out = Vec::with_capacity((256 + n_hi) * freq.len() * 2);
         for row in 0..256 + n_hi {
-            let (p, m) = if row < 256 { (row as f64, factor) } else { ((row - 256) as f64 * 256.0, 1.0) };
+            let (p, m) = if row < 256 {
+                (row as f64, factor)
+            } else {
+                ((row - 256) as f64 * 256.0, 1.0)
+            };
             for f in &freq {
                 let (s, c) = (p * f).sin_cos();
                 out.extend([(c * m) as f32, (s * m) as f32]);
@@ -120,14 +147,25 @@ mod tests {
     use super::*;
 
     fn plain(rot: u32, base: f32) -> Rope {
-        Rope { rot, base, scale: 1.0, factors: None, yarn: None }
+        Rope {
+            rot,
+            base,
+            scale: 1.0,
+            factors: None,
+            yarn: None,
+        }
     }
 
     #[test]
     fn two_rows_compose_to_the_angle() {
         let r = plain(8, 10000.0);
         let t = r.table(1000);
-        let at = |row: usize, i: usize| (f64::from(t[(row * 4 + i) * 2]), f64::from(t[(row * 4 + i) * 2 + 1]));
+        let at = |row: usize, i: usize| {
+            (
+                f64::from(t[(row * 4 + i) * 2]),
+                f64::from(t[(row * 4 + i) * 2 + 1]),
+            )
+        };
         for p in [0usize, 1, 255, 256, 777, 999] {
             for i in 0..4 {
                 let ((c0, s0), (c1, s1)) = (at(p % 256, i), at(256 + p / 256, i));
@@ -143,7 +181,12 @@ mod tests {
         let mut r = plain(128, 1_000_000.0);
         let plain = r.frequencies().0;
         r.scale = 0.25;
-        r.yarn = Some(Yarn { original_context: 32768.0, beta_fast: 32.0, beta_slow: 1.0, attn_factor: 1.0 });
+        r.yarn = Some(Yarn {
+            original_context: 32768.0,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
+            attn_factor: 1.0,
+        });
         let (f, m) = r.frequencies();
         assert_eq!(f[0], plain[0]);
         assert!((f[63] - plain[63] * 0.25).abs() < 1e-15);

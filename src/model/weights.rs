@@ -55,7 +55,11 @@ struct Finder<'a> {
 impl Weights {
     /// Finds them all.
     pub fn find(g: &Gguf, h: &Hyper) -> Result<Weights> {
-        let f = Finder { g, h, used: RefCell::default() };
+        let f = Finder {
+            g,
+            h,
+            used: RefCell::default(),
+        };
         // Angles, not weights: read with the hyperparameters.
         f.used.borrow_mut().insert("rope_freqs.weight".into());
         let token_embd = Arc::new(f.matrix("token_embd.weight", h.n_embd, h.n_vocab, false)?);
@@ -65,7 +69,9 @@ impl Weights {
             token_embd.clone()
         };
         let output_norm = f.vector("output_norm.weight", h.n_embd)?;
-        let layers = (0..h.layers.len()).map(|i| f.layer(i)).collect::<Result<Vec<_>>>()?;
+        let layers = (0..h.layers.len())
+            .map(|i| f.layer(i))
+            .collect::<Result<Vec<_>>>()?;
         let used = f.used.into_inner();
         if let Some(t) = g.tensors().iter().find(|t| !used.contains(&t.name)) {
             return Err(Error::TensorUnused {
@@ -75,7 +81,12 @@ impl Weights {
                 layers: h.layers.len(),
             });
         }
-        Ok(Weights { token_embd, layers, output_norm, output })
+        Ok(Weights {
+            token_embd,
+            layers,
+            output_norm,
+            output,
+        })
     }
 
     /// Every distinct matrix, in file-to-output order.
@@ -102,7 +113,10 @@ impl Finder<'_> {
     }
 
     fn unpair(&self) -> Unpair {
-        Unpair { head_dim: self.h.head_dim as usize, rot: self.h.ropes[0].rot as usize }
+        Unpair {
+            head_dim: self.h.head_dim as usize,
+            rot: self.h.ropes[0].rot as usize,
+        }
     }
 
     fn vector(&self, name: &str, n: u32) -> Result<Vec<f32>> {
@@ -113,18 +127,33 @@ impl Finder<'_> {
     fn layer(&self, i: usize) -> Result<Layer> {
         let h = self.h;
         let p = format!("blk.{i}");
-        let m = |name: &str, k: u32, rows: u32, rotary: bool| self.matrix(&format!("{p}.{name}.weight"), k, rows, rotary);
+        let m = |name: &str, k: u32, rows: u32, rotary: bool| {
+            self.matrix(&format!("{p}.{name}.weight"), k, rows, rotary)
+        };
         let v = |name: &str, n: u32| self.vector(&format!("{p}.{name}.weight"), n);
-        let opt = |on: bool, name: &str| if on { v(name, h.n_embd).map(Some) } else { Ok(None) };
+        let opt = |on: bool, name: &str| {
+            if on {
+                v(name, h.n_embd).map(Some)
+            } else {
+                Ok(None)
+            }
+        };
         let qkv = vec![
             (0, m("attn_q", h.n_embd, h.q_dim(), true)?),
             (h.q_dim(), m("attn_k", h.n_embd, h.kv_dim(), true)?),
-            (h.q_dim() + h.kv_dim(), m("attn_v", h.n_embd, h.kv_dim(), false)?),
+            (
+                h.q_dim() + h.kv_dim(),
+                m("attn_v", h.n_embd, h.kv_dim(), false)?,
+            ),
         ];
         let gate = m("ffn_gate", h.n_embd, h.n_ff, false)?;
         let up = m("ffn_up", h.n_embd, h.n_ff, false)?;
         let ffn_gate_up = if std::ptr::eq(gate.ty, up.ty) {
-            vec![Arc::new(Matrix::join(format!("{p}.ffn_gate+up"), Order::Interleaved, vec![gate, up]))]
+            vec![Arc::new(Matrix::join(
+                format!("{p}.ffn_gate+up"),
+                Order::Interleaved,
+                vec![gate, up],
+            ))]
         } else {
             vec![Arc::new(gate), Arc::new(up)]
         };
@@ -157,7 +186,11 @@ impl Finder<'_> {
         }
         let mut out = Vec::new();
         let mut any = false;
-        for (name, n, rotary) in [("attn_q", h.q_dim(), true), ("attn_k", h.kv_dim(), true), ("attn_v", h.kv_dim(), false)] {
+        for (name, n, rotary) in [
+            ("attn_q", h.q_dim(), true),
+            ("attn_k", h.kv_dim(), true),
+            ("attn_v", h.kv_dim(), false),
+        ] {
             let name = format!("{p}.{name}.bias");
             if h.qkv_bias == Bias::Optional && self.g.find(&name).is_none() {
                 out.resize(out.len() + n as usize, 0.0);
@@ -188,7 +221,10 @@ fn stack(p: &str, all: Vec<(u32, Matrix)>) -> Vec<(u32, SharedMatrix)> {
     groups
         .into_iter()
         .map(|(row, g)| {
-            let names: Vec<&str> = g.iter().map(|m| m.label.rsplit("attn_").next().unwrap_or("")).collect();
+            let names: Vec<&str> = g
+                .iter()
+                .map(|m| m.label.rsplit("attn_").next().unwrap_or(""))
+                .collect();
             let label = format!("{p}.attn_{}", names.join("+"));
             (row, Arc::new(Matrix::join(label, Order::Stacked, g)))
         })

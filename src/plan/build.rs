@@ -23,12 +23,24 @@ pub struct Builder<'a> {
 
 /// All plans of `model` on a device with `caps`.
 pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
-    let mut b = Builder { model, caps, sizes, buffers: Vec::new(), named: HashMap::new(), shards: HashMap::new() };
+    let mut b = Builder {
+        model,
+        caps,
+        sizes,
+        buffers: Vec::new(),
+        named: HashMap::new(),
+        shards: HashMap::new(),
+    };
     for m in model.weights.matrices() {
         b.upload(&m);
     }
     let io = b.io();
-    let decode = Plan { name: "decode", width: sizes.slots, body: b.body(io.cols, sizes.slots), tail: b.decode_tail(io) };
+    let decode = Plan {
+        name: "decode",
+        width: sizes.slots,
+        body: b.body(io.cols, sizes.slots),
+        tail: b.decode_tail(io),
+    };
     let prefill = Plan {
         name: "prefill",
         width: sizes.chunk,
@@ -41,7 +53,14 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
         body: b.body(io.prompt_cols, sizes.logits_cols),
         tail: b.logits_tail(io),
     };
-    Program { buffers: b.buffers, decode, prefill, logits, io, sizes }
+    Program {
+        buffers: b.buffers,
+        decode,
+        prefill,
+        logits,
+        io,
+        sizes,
+    }
 }
 
 impl Builder<'_> {
@@ -49,7 +68,12 @@ impl Builder<'_> {
         let s = self.sizes;
         let words = |n: u32| u64::from(n) * 4;
         let rows: Vec<u32> = (0..s.slots).collect();
-        self.constant("rows", Pool::Scratch, Init::U32(Arc::new(rows)), words(s.slots));
+        self.constant(
+            "rows",
+            Pool::Scratch,
+            Init::U32(Arc::new(rows)),
+            words(s.slots),
+        );
         Io {
             cols: self.scratch("cols", words(4 * (1 + s.slots))),
             prompt_cols: self.scratch("prompt_cols", words(4 * (1 + s.width))),
@@ -58,7 +82,10 @@ impl Builder<'_> {
             slots: self.scratch("slots", words(16 * s.slots)),
             history: self.scratch("history", words(s.slots) * u64::from(s.context)),
             ring: self.scratch("ring", words(s.slots * RING_LEN)),
-            logits: self.scratch("logits", words(s.logits_stride) * u64::from(s.logits_cols.max(s.slots))),
+            logits: self.scratch(
+                "logits",
+                words(s.logits_stride) * u64::from(s.logits_cols.max(s.slots)),
+            ),
         }
     }
 
@@ -71,7 +98,10 @@ impl Builder<'_> {
     pub(super) fn kv(&mut self, name: &str) -> BufId {
         let s = self.sizes;
         let h = &self.model.hyper;
-        let bytes = u64::from(s.slots) * u64::from(s.pages_per_slot) * u64::from(PAGE_LEN * h.n_head_kv * s.hdp) * 2;
+        let bytes = u64::from(s.slots)
+            * u64::from(s.pages_per_slot)
+            * u64::from(PAGE_LEN * h.n_head_kv * s.hdp)
+            * 2;
         self.constant(name, Pool::Kv, Init::Zero, bytes)
     }
 
@@ -87,12 +117,21 @@ impl Builder<'_> {
 
     pub(super) fn constant(&mut self, name: &str, pool: Pool, init: Init, bytes: u64) -> BufId {
         if let Some(id) = self.named.get(name) {
-            assert!(self.buffers[*id].bytes >= bytes, "{name} is wanted in two sizes");
+            assert!(
+                self.buffers[*id].bytes >= bytes,
+                "{name} is wanted in two sizes"
+            );
             return *id;
         }
         let id = self.buffers.len();
         let bytes = bytes.next_multiple_of(16);
-        self.buffers.push(Buffer { name: name.to_string(), pool, bytes, texture: None, init });
+        self.buffers.push(Buffer {
+            name: name.to_string(),
+            pool,
+            bytes,
+            texture: None,
+            init,
+        });
         self.named.insert(name.to_string(), id);
         id
     }
@@ -117,7 +156,11 @@ impl Builder<'_> {
 
 /// A binding from the start of a buffer.
 pub(super) fn bind(name: &'static str, buf: BufId) -> Bind {
-    Bind { name, buf, offset: 0 }
+    Bind {
+        name,
+        buf,
+        offset: 0,
+    }
 }
 
 /// The resource for `rows` rows of a matrix from row `first` on, as a device with `caps` wants it.
@@ -137,6 +180,10 @@ pub fn shard(caps: &Caps, m: &SharedMatrix, first: usize, rows: usize) -> Buffer
         pool: Pool::Weights,
         bytes: words * 16,
         texture,
-        init: Init::Rows { matrix: m.clone(), first, rows },
+        init: Init::Rows {
+            matrix: m.clone(),
+            first,
+            rows,
+        },
     }
 }

@@ -1,11 +1,13 @@
 //! A forward pass as plain data: buffers by number, steps that name a shader, its parameters, its
 //! bindings and its grid. A plan can be printed, compared, run on the GPU or on the CPU twins.
 
+mod attend;
 pub mod build;
 pub mod forward;
 pub mod product;
 pub mod show;
 pub mod sizes;
+mod tail;
 
 use std::sync::Arc;
 
@@ -111,9 +113,25 @@ pub struct Batch {
 
 impl Step {
     /// A step of a kernel; the parameter block's type must be the kernel's.
-    pub fn new<P: Params>(label: String, shader: Shader, params: P, binds: Vec<Bind>, grid: [Dim; 3]) -> Step {
-        assert!(P::FIELDS == self_kernel(&shader).fields, "parameters of another kernel at {label}");
-        Step { label, shader, params: bytemuck::bytes_of(&params).to_vec(), binds, grid, first_col: 0 }
+    pub fn new<P: Params>(
+        label: String,
+        shader: Shader,
+        params: P,
+        binds: Vec<Bind>,
+        grid: [Dim; 3],
+    ) -> Step {
+        assert!(
+            P::FIELDS == self_kernel(&shader).fields,
+            "parameters of another kernel at {label}"
+        );
+        Step {
+            label,
+            shader,
+            params: bytemuck::bytes_of(&params).to_vec(),
+            binds,
+            grid,
+            first_col: 0,
+        }
     }
 
     /// The kernel table's row.
@@ -174,7 +192,12 @@ pub enum Which {
 
 impl Which {
     /// All of them.
-    pub const ALL: [Which; 4] = [Which::Decode, Which::Prefill, Which::PrefillLast, Which::Logits];
+    pub const ALL: [Which; 4] = [
+        Which::Decode,
+        Which::Prefill,
+        Which::PrefillLast,
+        Which::Logits,
+    ];
 }
 
 /// All plans of a loaded model and the buffers they share.
@@ -207,7 +230,9 @@ impl Program {
     /// The steps of a plan in order.
     pub fn steps(&self, which: Which) -> impl Iterator<Item = &Step> {
         let (plan, tail) = self.plan(which);
-        plan.body.iter().chain(plan.tail.iter().filter(move |_| tail))
+        plan.body
+            .iter()
+            .chain(plan.tail.iter().filter(move |_| tail))
     }
 }
 

@@ -39,11 +39,22 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     };
     if caps.software {
         // Fewer columns at a time beat activations from storage, which are scalar loads there.
-        let columns = [8, 4, 1].into_iter().filter(|n| *n <= wanted).find(|n| fits(*n));
-        return Cut { kernel: "matvec_rows", columns: columns.unwrap_or(wanted), uniform: columns.is_some() };
+        let columns = [8, 4, 1]
+            .into_iter()
+            .filter(|n| *n <= wanted)
+            .find(|n| fits(*n));
+        return Cut {
+            kernel: "matvec_rows",
+            columns: columns.unwrap_or(wanted),
+            uniform: columns.is_some(),
+        };
     }
     let kernel = if cols <= 8 { "matvec" } else { "matmul" };
-    Cut { kernel, columns: wanted, uniform: false }
+    Cut {
+        kernel,
+        columns: wanted,
+        uniform: false,
+    }
 }
 
 /// Rows of a matrix per shard: as many as fit the binding (or texture), a multiple of four so that
@@ -75,12 +86,20 @@ impl Builder<'_> {
         (mode, softcap): (Mode, f32),
     ) {
         let cut = choose(self.caps, x.stride, cols);
-        assert!(x.stride as usize >= matrix.k.next_multiple_of(32), "no room for a block at {}", matrix.label);
+        assert!(
+            x.stride as usize >= matrix.k.next_multiple_of(32),
+            "no room for a block at {}",
+            matrix.label
+        );
         let nb = matrix.k.div_ceil(32) as u32;
         let n_shards = self.shards(matrix).len();
         for s in 0..n_shards {
             let (buf, first, rows) = self.shards(matrix)[s];
-            let tile = if cut.kernel == "matmul" { cols } else { cut.columns };
+            let tile = if cut.kernel == "matmul" {
+                cols
+            } else {
+                cut.columns
+            };
             for col in (0..cols).step_by(tile as usize) {
                 let params = MatVec {
                     nb,
@@ -101,9 +120,21 @@ impl Builder<'_> {
                     _ => format!("{}#{s}", matrix.label),
                 };
                 let binds = vec![
-                    Bind { name: "w", buf, offset: 0 },
-                    Bind { name: "x", buf: x.buf, offset: u64::from(col * x.stride) * 4 },
-                    Bind { name: "out", buf: out.buf, offset: u64::from(col * out.stride) * 4 },
+                    Bind {
+                        name: "w",
+                        buf,
+                        offset: 0,
+                    },
+                    Bind {
+                        name: "x",
+                        buf: x.buf,
+                        offset: u64::from(col * x.stride) * 4,
+                    },
+                    Bind {
+                        name: "out",
+                        buf: out.buf,
+                        offset: u64::from(col * out.stride) * 4,
+                    },
                 ];
                 let mut step = Step::new(label, shader, params, binds, grid);
                 step.first_col = col;
@@ -118,13 +149,23 @@ impl Builder<'_> {
         // A uniform binding is always 64 KiB long, so the last column needs that much behind it.
         let tail = if self.caps.software { 65536 } else { 0 };
         let bytes = u64::from(stride) * 4 * u64::from(self.sizes.width) + tail;
-        Act { buf: self.scratch(name, bytes), stride }
+        Act {
+            buf: self.scratch(name, bytes),
+            stride,
+        }
     }
 }
 
 /// The pipeline and grid of a product with `rows` rows of a weight type.
 pub fn shader(caps: &Caps, ty: &QuantType, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
-    let x = ("x", if cut.uniform { "slots/x_uniform.wgsl" } else { "slots/x_storage.wgsl" });
+    let x = (
+        "x",
+        if cut.uniform {
+            "slots/x_uniform.wgsl"
+        } else {
+            "slots/x_storage.wgsl"
+        },
+    );
     let columns = match cut.columns {
         1 => "slots/columns_1.wgsl",
         4 => "slots/columns_4.wgsl",
@@ -150,10 +191,21 @@ pub fn shader(caps: &Caps, ty: &QuantType, cut: Cut, rows: u32) -> (Shader, [Dim
             let lanes = 64.min(caps.max_lanes);
             slots.extend([("columns", columns), caps.team()]);
             overrides.push(("WG", lanes));
-            let teams = if caps.subgroups { (lanes / caps.subgroup_max).max(1) } else { 1 };
+            let teams = if caps.subgroups {
+                (lanes / caps.subgroup_max).max(1)
+            } else {
+                1
+            };
             let (a, b) = split(rows.div_ceil(4 * teams));
             [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
         }
     };
-    (Shader { kernel: cut.kernel, slots, overrides }, grid)
+    (
+        Shader {
+            kernel: cut.kernel,
+            slots,
+            overrides,
+        },
+        grid,
+    )
 }

@@ -38,7 +38,13 @@ impl Program {
                 Dim::Chunks(n) => format!("len/{n}"),
             })
             .collect();
-        format!("{} {} ({}) {}", s.shader, s.label, binds.join(" "), grid.join("x"))
+        format!(
+            "{} {} ({}) {}",
+            s.shader,
+            s.label,
+            binds.join(" "),
+            grid.join("x")
+        )
     }
 }
 

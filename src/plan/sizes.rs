@@ -67,11 +67,18 @@ impl Sizes {
         let slots = wish.slots.max(1);
         let kv_position = u64::from(h.n_head_kv * hdp * 2);
         // A layer's K (and V) of all slots is one binding.
-        let most = caps.max_storage / (kv_position * u64::from(slots)) / u64::from(PAGE_LEN) * u64::from(PAGE_LEN);
+        let most = caps.max_storage / (kv_position * u64::from(slots)) / u64::from(PAGE_LEN)
+            * u64::from(PAGE_LEN);
         let most = u32::try_from(most).unwrap_or(u32::MAX).min(1 << 24);
         let context = match wish.context {
             Some(0) => return Err(Error::ContextTooSmall { context: 0 }),
-            Some(c) if c > most => return Err(Error::ContextTooLarge { context: c, largest: most, slots }),
+            Some(c) if c > most => {
+                return Err(Error::ContextTooLarge {
+                    context: c,
+                    largest: most,
+                    slots,
+                });
+            }
             Some(c) => c,
             None => h.context.min(most),
         };
@@ -79,10 +86,19 @@ impl Sizes {
         let tile = if caps.software { 8 } else { 32 };
         let rows = (caps.max_storage / (u64::from(logits_stride) * 4)).min(u64::from(tile)) as u32;
         if rows < slots {
-            return Err(Error::LogitsTooLarge { n_vocab: h.n_vocab, slots, limit: caps.max_storage });
+            return Err(Error::LogitsTooLarge {
+                n_vocab: h.n_vocab,
+                slots,
+                limit: caps.max_storage,
+            });
         }
-        let chunk = wish.chunk.unwrap_or(if caps.software { 64 } else { 128 }).clamp(1, 1024);
-        let chunk = chunk.min(context.next_multiple_of(tile)).next_multiple_of(tile);
+        let chunk = wish
+            .chunk
+            .unwrap_or(if caps.software { 64 } else { 128 })
+            .clamp(1, 1024);
+        let chunk = chunk
+            .min(context.next_multiple_of(tile))
+            .next_multiple_of(tile);
         Ok(Sizes {
             context,
             slots,

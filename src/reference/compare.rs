@@ -46,8 +46,16 @@ pub struct Difference {
 
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Difference { index, got, want, count } = self;
-        write!(f, "element {index} is {got}, should be {want} ({count} differ)")
+        let Difference {
+            index,
+            got,
+            want,
+            count,
+        } = self;
+        write!(
+            f,
+            "element {index} is {got}, should be {want} ({count} differ)"
+        )
     }
 }
 
@@ -58,12 +66,17 @@ pub fn compare(kind: Kind, got: &[u32], want: &[u32]) -> Option<Difference> {
     match kind {
         Kind::F32 => floats(got.iter().map(f), want.iter().map(f), REL, OF_MAX),
         Kind::F16 => {
-            let halves = |w: &u32| [*w as u16, (*w >> 16) as u16].map(|h| f16::from_bits(h).to_f64());
+            let halves =
+                |w: &u32| [*w as u16, (*w >> 16) as u16].map(|h| f16::from_bits(h).to_f64());
             // A unit in the last place either way: the f32 before it may be rounded to either side.
             let (a, b) = (got.iter().flat_map(halves), want.iter().flat_map(halves));
             floats(a, b, 1.5 / 1024.0, 1e-6)
         }
-        Kind::U32 => differences(got.iter().zip(want).map(|(a, b)| (f64::from(*a), f64::from(*b), a == b))),
+        Kind::U32 => differences(
+            got.iter()
+                .zip(want)
+                .map(|(a, b)| (f64::from(*a), f64::from(*b), a == b)),
+        ),
         Kind::Part => {
             let each = got.iter().zip(want).enumerate();
             differences(each.map(|(i, (a, b))| match i % 2 {
@@ -85,15 +98,28 @@ fn floats(
     rel: f64,
     of_max: f64,
 ) -> Option<Difference> {
-    let max = want.clone().filter(|v| v.is_finite()).fold(0.0, |m, v| f64::max(m, v.abs()));
-    differences(got.zip(want).map(|(a, b)| (a, b, close(a, b, rel, of_max * max))))
+    let max = want
+        .clone()
+        .filter(|v| v.is_finite())
+        .fold(0.0, |m, v| f64::max(m, v.abs()));
+    differences(
+        got.zip(want)
+            .map(|(a, b)| (a, b, close(a, b, rel, of_max * max))),
+    )
 }
 
 fn differences(all: impl Iterator<Item = (f64, f64, bool)>) -> Option<Difference> {
     let mut first: Option<Difference> = None;
     for (index, (got, want, ok)) in all.enumerate() {
         if !ok {
-            first.get_or_insert(Difference { index, got, want, count: 0 }).count += 1;
+            first
+                .get_or_insert(Difference {
+                    index,
+                    got,
+                    want,
+                    count: 0,
+                })
+                .count += 1;
         }
     }
     first
@@ -113,7 +139,10 @@ mod tests {
         let mut got = want.clone();
         assert_eq!(compare(Kind::F32, &got, &want), None);
         got[1] = (-2.03f32).to_bits();
-        assert_eq!(compare(Kind::F32, &got, &want).map(|d| (d.index, d.count)), Some((1, 1)));
+        assert_eq!(
+            compare(Kind::F32, &got, &want).map(|d| (d.index, d.count)),
+            Some((1, 1))
+        );
         got[1] = (-2.00001f32).to_bits();
         assert_eq!(compare(Kind::F32, &got, &want), None);
         got[4] = 0;
@@ -133,9 +162,18 @@ mod tests {
         let pair = |a: f32, b: f32| {
             u32::from(f16::from_f32(a).to_bits()) | u32::from(f16::from_f32(b).to_bits()) << 16
         };
-        assert_eq!(compare(Kind::F16, &[pair(1.0, 2.0)], &[pair(1.0005, 2.0)]), None);
-        assert_eq!(compare(Kind::F16, &[pair(1.0, 2.0)], &[pair(1.0, 2.01)]).map(|d| d.index), Some(1));
-        assert_eq!(compare(Kind::U32, &[7, 8], &[7, 9]).map(|d| d.index), Some(1));
+        assert_eq!(
+            compare(Kind::F16, &[pair(1.0, 2.0)], &[pair(1.0005, 2.0)]),
+            None
+        );
+        assert_eq!(
+            compare(Kind::F16, &[pair(1.0, 2.0)], &[pair(1.0, 2.01)]).map(|d| d.index),
+            Some(1)
+        );
+        assert_eq!(
+            compare(Kind::U32, &[7, 8], &[7, 9]).map(|d| d.index),
+            Some(1)
+        );
         let part = [1f32.to_bits(), 5, 2f32.to_bits(), 0];
         assert_eq!(compare(Kind::Part, &part, &part), None);
         assert!(compare(Kind::Part, &[part[0], 6, part[2], 0], &part).is_some());

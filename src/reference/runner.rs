@@ -53,8 +53,14 @@ impl Runner {
 
     /// Runs one step; whether it had anything to do.
     pub fn step(&mut self, step: &Step, batch: Batch) -> bool {
-        let Some(grid) = step.grid(batch) else { return false };
-        let list: Vec<_> = step.binds.iter().map(|b| (b.name, b.buf, (b.offset / 4) as usize)).collect();
+        let Some(grid) = step.grid(batch) else {
+            return false;
+        };
+        let list: Vec<_> = step
+            .binds
+            .iter()
+            .map(|b| (b.name, b.buf, (b.offset / 4) as usize))
+            .collect();
         twin(step.shader.kernel)(&step.params, grid, &mut Binds::new(&mut self.store, &list));
         true
     }
@@ -93,8 +99,14 @@ fn data(b: &Buffer) -> Data {
             v.resize(n, 0.0);
             Data::F32(v)
         }
-        Init::Rows { matrix, first, rows } => {
-            Data::Matrix(Arc::new(Shard { matrix: matrix.clone(), first: *first, rows: *rows }))
-        }
+        Init::Rows {
+            matrix,
+            first,
+            rows,
+        } => Data::Matrix(Arc::new(Shard {
+            matrix: matrix.clone(),
+            first: *first,
+            rows: *rows,
+        })),
     }
 }

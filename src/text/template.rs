@@ -15,9 +15,9 @@ use serde_json::{Map, Value as Json};
 /// and 128 MB at worst, and many times what a chat of a full context needs.
 const FUEL: u64 = 2_000_000;
 
-/// Stack for a rendering, in bytes; reserved, and used only by templates that mean harm.
-
-const STACK: usize = 512 << 20;
+/// Stack for a rendering, in bytes: twice what the deepest value that the fuel pays for needs.
+/// It is only reserved; a real template touches some kilobytes.
+const STACK: usize = 256 << 20;
 
 /// One message of a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

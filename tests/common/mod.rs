@@ -36,9 +36,7 @@ pub fn trial(name: &str, f: impl FnOnce() + Send + 'static) -> Trial {
 
 /// A test on the device that `TOKSTEP_DEVICE` or the engine picks.
 pub fn gpu_trial(name: &str, f: impl FnOnce() + Send + 'static) -> Trial {
-    let missing = tokstep::gpu::adapters(device().as_deref()).err();
-    let missing = missing.map(|e| format!("{e}\nmesa-vulkan-drivers brings a software device"));
-    needing("gpu", name, missing, f)
+    needing("gpu", name, no_device(), f)
 }
 
 /// A test on a real model's file, from the folder `TOKSTEP_TEST_MODELS` or where `tokstep pull`
@@ -48,19 +46,40 @@ pub fn model_trial(
     file: &'static str,
     f: impl FnOnce(&Path) + Send + 'static,
 ) -> Trial {
-    let path = models().join(file);
-    let missing = (!path.exists()).then(|| {
-        format!(
-            "{} is missing: fetch it with `tokstep pull`, or point TOKSTEP_TEST_MODELS at its folder",
-            path.display()
-        )
-    });
-    needing("model", name, missing, move || f(&path))
+    needing("model", name, no_model(file), move || {
+        f(&models().join(file));
+    })
+}
+
+/// A test that runs a real model.
+pub fn gpu_model_trial(
+    name: &str,
+    file: &'static str,
+    f: impl FnOnce(&Path) + Send + 'static,
+) -> Trial {
+    let missing = no_device().or(no_model(file));
+    needing("gpu, model", name, missing, move || {
+        f(&models().join(file));
+    })
 }
 
 /// The adapter to test on.
 pub fn device() -> Option<String> {
     std::env::var("TOKSTEP_DEVICE").ok()
+}
+
+/// Why there is no device.
+fn no_device() -> Option<String> {
+    let e = tokstep::gpu::adapters(device().as_deref()).err()?;
+    let help = "on Debian and Ubuntu, mesa-vulkan-drivers brings a software device";
+    Some(format!("{e}\n{help}"))
+}
+
+/// Why there is no such model.
+fn no_model(file: &str) -> Option<String> {
+    let path = models().join(file);
+    let help = "fetch it with `tokstep pull`, or point TOKSTEP_TEST_MODELS at its folder";
+    (!path.exists()).then(|| format!("{} is missing: {help}", path.display()))
 }
 
 fn models() -> PathBuf {

@@ -64,7 +64,10 @@ const MODES: [(Mode, f32); 5] = [
 
 /// Row lengths a type allows.
 pub fn lengths(ty: &str) -> &'static [usize] {
-    let t = quant::ALL.iter().find(|t| t.name == ty).expect("a weight type");
+    let t = quant::ALL
+        .iter()
+        .find(|t| t.name == ty)
+        .expect("a weight type");
     match t.block {
         1 => &[20, 31, 32, 33, 64, 288],
         32 => &[32, 64, 96, 288, 544],
@@ -74,16 +77,28 @@ pub fn lengths(ty: &str) -> &'static [usize] {
 
 /// One pipeline over all numbers of rows, with row lengths, epilogues and columns in turn.
 fn sweep(all: &mut Vec<Product>, base: Product) {
-    let most = if base.kernel == "matmul" { 40 } else { base.columns };
+    let most = if base.kernel == "matmul" {
+        40
+    } else {
+        base.columns
+    };
     let start = all.len(); // so that types do not all meet the same combinations
     for (i, rows) in ROWS.into_iter().enumerate() {
         let n = start / 7 + i;
         let (mode, softcap) = MODES[n % 5];
         let gated = matches!(mode, Mode::Silu | Mode::Gelu);
         all.push(Product {
-            rows: if gated { rows.next_multiple_of(2) } else { rows },
+            rows: if gated {
+                rows.next_multiple_of(2)
+            } else {
+                rows
+            },
             k: lengths(base.ty)[n % lengths(base.ty).len()],
-            n_cols: if i == 6 { most } else { 1 + (n as u32 * 5) % most },
+            n_cols: if i == 6 {
+                most
+            } else {
+                1 + (n as u32 * 5) % most
+            },
             mode,
             softcap,
             out_row: if n % 3 == 0 { 6 } else { 0 },
@@ -91,36 +106,131 @@ fn sweep(all: &mut Vec<Product>, base: Product) {
             ..base
         });
     }
-    all.push(Product { rows: 4, k: 768, n_cols: 1, subnormal: true, ..base });
+    all.push(Product {
+        rows: 4,
+        k: 768,
+        n_cols: 1,
+        subnormal: true,
+        ..base
+    });
 }
 
 pub fn products() -> Vec<Product> {
     let mut all = Vec::new();
     for (i, t) in quant::ALL.iter().enumerate() {
         let columns = [1, 4, 8][i % 3];
-        let base = Product { ty: t.name, columns, ..PRODUCT };
-        sweep(&mut all, Product { shared: i % 2 == 1, ..base });
-        sweep(&mut all, Product { kernel: "matvec_rows", texture: true, uniform: true, ..base });
-        sweep(&mut all, Product { kernel: "matmul", ..base });
+        let base = Product {
+            ty: t.name,
+            columns,
+            ..PRODUCT
+        };
+        sweep(
+            &mut all,
+            Product {
+                shared: i % 2 == 1,
+                ..base
+            },
+        );
+        sweep(
+            &mut all,
+            Product {
+                kernel: "matvec_rows",
+                texture: true,
+                uniform: true,
+                ..base
+            },
+        );
+        sweep(
+            &mut all,
+            Product {
+                kernel: "matmul",
+                ..base
+            },
+        );
     }
     // The slot files that those did not combine.
     for ty in ["Q4_1", "Q6_K"] {
         let base = Product { ty, ..PRODUCT };
         for columns in [1, 4, 8] {
-            sweep(&mut all, Product { columns, shared: columns != 4, ..base });
+            sweep(
+                &mut all,
+                Product {
+                    columns,
+                    shared: columns != 4,
+                    ..base
+                },
+            );
         }
-        sweep(&mut all, Product { columns: 8, texture: true, ..base });
-        sweep(&mut all, Product { kernel: "matvec_rows", columns: 8, texture: true, uniform: true, ..base });
-        sweep(&mut all, Product { kernel: "matvec_rows", columns: 4, ..base });
-        sweep(&mut all, Product { kernel: "matmul", texture: true, ..base });
+        sweep(
+            &mut all,
+            Product {
+                columns: 8,
+                texture: true,
+                ..base
+            },
+        );
+        sweep(
+            &mut all,
+            Product {
+                kernel: "matvec_rows",
+                columns: 8,
+                texture: true,
+                uniform: true,
+                ..base
+            },
+        );
+        sweep(
+            &mut all,
+            Product {
+                kernel: "matvec_rows",
+                columns: 4,
+                ..base
+            },
+        );
+        sweep(
+            &mut all,
+            Product {
+                kernel: "matmul",
+                texture: true,
+                ..base
+            },
+        );
     }
     // Shards, folded grids, and both.
     for (kernel, texture) in [("matvec", false), ("matvec_rows", true), ("matmul", false)] {
-        let base = Product { kernel, texture, uniform: texture, columns: 4, n_cols: 3, ..PRODUCT };
-        all.push(Product { shard: 32, out_row: 2, ..base });
-        all.push(Product { shard: 32, rows: 66, mode: Mode::Silu, ..base });
-        all.push(Product { max_grid: 2, rows: 517, k: 32, ..base });
-        all.push(Product { max_grid: 3, rows: 1030, k: 32, shard: 516, mode: Mode::Add, ..base });
+        let base = Product {
+            kernel,
+            texture,
+            uniform: texture,
+            columns: 4,
+            n_cols: 3,
+            ..PRODUCT
+        };
+        all.push(Product {
+            shard: 32,
+            out_row: 2,
+            ..base
+        });
+        all.push(Product {
+            shard: 32,
+            rows: 66,
+            mode: Mode::Silu,
+            ..base
+        });
+        all.push(Product {
+            max_grid: 2,
+            rows: 517,
+            k: 32,
+            ..base
+        });
+        all.push(Product {
+            max_grid: 3,
+            rows: 1030,
+            k: 32,
+            shard: 516,
+            mode: Mode::Add,
+            ..base
+        });
     }
     // The order of pipelines, so that a device switches seldom.
     all.sort_by_key(|p| (p.kernel, p.ty));
@@ -141,13 +251,34 @@ pub fn get_rows() -> Vec<GetRows> {
     let mut all = Vec::new();
     for (i, t) in quant::ALL.iter().enumerate() {
         let both = matches!(t.name, "Q4_1" | "Q6_K");
-        for texture in [false, true].into_iter().filter(|x| both || *x == (i % 2 == 0)) {
+        for texture in [false, true]
+            .into_iter()
+            .filter(|x| both || *x == (i % 2 == 0))
+        {
             for &k in lengths(t.name) {
-                all.push(GetRows { ty: t.name, texture, k, scale: 1.0, subnormal: false });
+                all.push(GetRows {
+                    ty: t.name,
+                    texture,
+                    k,
+                    scale: 1.0,
+                    subnormal: false,
+                });
             }
             let k = if t.block == 1 { 1037 } else { 1280 }; // more blocks than lanes
-            all.push(GetRows { ty: t.name, texture, k, scale: 22.627417, subnormal: false });
-            all.push(GetRows { ty: t.name, texture, k: 256, scale: 1.0, subnormal: true });
+            all.push(GetRows {
+                ty: t.name,
+                texture,
+                k,
+                scale: 22.627417,
+                subnormal: false,
+            });
+            all.push(GetRows {
+                ty: t.name,
+                texture,
+                k: 256,
+                scale: 1.0,
+                subnormal: true,
+            });
         }
     }
     all
@@ -169,10 +300,22 @@ pub fn norms() -> Vec<Norm> {
     let mut all = Vec::new();
     for kernel in ["rms_norm", "post_norm"] {
         for (lanes, shared) in [(32, false), (64, true), (256, false)] {
-            for (n, cols, size) in
-                [(1, 1, 1.0), (31, 3, 1.0), (33, 2, 1e17), (576, 2, 1.0), (576, 1, 1e-20), (1025, 2, 30.0)]
-            {
-                all.push(Norm { kernel, n, cols, lanes, shared, size });
+            for (n, cols, size) in [
+                (1, 1, 1.0),
+                (31, 3, 1.0),
+                (33, 2, 1e17),
+                (576, 2, 1.0),
+                (576, 1, 1e-20),
+                (1025, 2, 30.0),
+            ] {
+                all.push(Norm {
+                    kernel,
+                    n,
+                    cols,
+                    lanes,
+                    shared,
+                    size,
+                });
             }
         }
     }
@@ -192,8 +335,19 @@ pub struct Glu {
 pub fn glus() -> Vec<Glu> {
     let mut all = Vec::new();
     for mode in [Mode::Silu, Mode::Gelu] {
-        for (n, cols, size) in [(1, 1, 1.0), (31, 2, 4.0), (64, 1, 1.0), (65, 3, 100.0), (1000, 2, 10.0)] {
-            all.push(Glu { n, cols, mode, size });
+        for (n, cols, size) in [
+            (1, 1, 1.0),
+            (31, 2, 4.0),
+            (64, 1, 1.0),
+            (65, 3, 100.0),
+            (1000, 2, 10.0),
+        ] {
+            all.push(Glu {
+                n,
+                cols,
+                mode,
+                size,
+            });
         }
     }
     all
@@ -216,12 +370,29 @@ pub struct RopeKv {
 
 pub fn rope_kvs() -> Vec<RopeKv> {
     let mut all = Vec::new();
-    let heads = [(8, 8), (12, 12), (16, 8), (64, 64), (80, 32), (128, 128), (256, 256), (256, 64)];
+    let heads = [
+        (8, 8),
+        (12, 12),
+        (16, 8),
+        (64, 64),
+        (80, 32),
+        (128, 128),
+        (256, 256),
+        (256, 64),
+    ];
     for (i, (hd, rot)) in heads.into_iter().enumerate() {
         for j in 0..2 {
             let n_kv = if hd > 64 { 1 } else { 2 };
             let (bias, norm) = ((i + j) % 2 == 0, (i / 2 + j) % 2 == 0);
-            all.push(RopeKv { hd, rot, n_head: n_kv * 3, n_kv, bias, norm, shared: j == 1 });
+            all.push(RopeKv {
+                hd,
+                rot,
+                n_head: n_kv * 3,
+                n_kv,
+                bias,
+                norm,
+                shared: j == 1,
+            });
         }
     }
     all

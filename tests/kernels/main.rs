@@ -5,6 +5,7 @@ mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod make;
+mod paged;
 mod rig;
 mod weights;
 
@@ -17,7 +18,9 @@ use tokstep::plan::Init;
 /// All rows of one table as cases, each with noise of its own.
 fn all<T>(rows: impl IntoIterator<Item = T>, make: impl Fn(&T, &mut Rng) -> Case) -> Vec<Case> {
     let numbered = rows.into_iter().enumerate();
-    numbered.map(|(i, row)| make(&row, &mut Rng(0x9e37_79b9_7f4a_7c15 ^ (i as u64) << 17))).collect()
+    numbered
+        .map(|(i, row)| make(&row, &mut Rng(0x9e37_79b9_7f4a_7c15 ^ (i as u64) << 17)))
+        .collect()
 }
 
 fn open() -> Arc<Gpu> {
@@ -32,8 +35,8 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
         "norms" => all(cases::norms(), |p, r| make::norm(caps, p, r)),
         "glu" => all(cases::glus(), make::glu),
         "take_row" => all(cases::TAKE_ROWS, |p, r| make::take_row(*p, r)),
-        "rope_kv" => all(cases::rope_kvs(), |p, r| make::rope_kv(caps, p, r)),
-        "attention" => all(cases::attentions(), |p, r| make::attention(caps, p, r)),
+        "rope_kv" => all(cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
+        "attention" => all(cases::attentions(), |p, r| paged::attention(caps, p, r)),
         kernel => {
             let of_kernel = cases::products().into_iter().filter(|p| p.kernel == kernel);
             all(of_kernel, |p, r| make::product(caps, p, r))
@@ -41,16 +44,34 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
     }
 }
 
-const PARTS: [&str; 9] =
-    ["get_rows", "matvec", "matvec_rows", "matmul", "norms", "glu", "take_row", "rope_kv", "attention"];
+const PARTS: [&str; 9] = [
+    "get_rows",
+    "matvec",
+    "matvec_rows",
+    "matmul",
+    "norms",
+    "glu",
+    "take_row",
+    "rope_kv",
+    "attention",
+];
 
 fn check(name: &str) {
     let gpu = open();
     let cases = cases_of(name, &gpu);
     let failed: Vec<String> = run(&gpu, &cases, &cases).concat();
     let pipelines = gpu.counts.snapshot()[2];
-    println!("{name}: {} cases on {pipelines} pipelines of {}", cases.len(), gpu.name);
-    assert!(failed.is_empty(), "{} differ:\n{}", failed.len(), failed.join("\n"));
+    println!(
+        "{name}: {} cases on {pipelines} pipelines of {}",
+        cases.len(),
+        gpu.name
+    );
+    assert!(
+        failed.is_empty(),
+        "{} differ:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
 }
 
 /// A parameter of each kernel that changes its result when it is one less, and which it is safe to
@@ -74,7 +95,11 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
     let mut all = Vec::new();
     let kernel = case.steps[step].kernel();
     let mut less = case.clone();
-    let at = kernel.fields.iter().position(|f| f.0 == parameter).expect("a field");
+    let at = kernel
+        .fields
+        .iter()
+        .position(|f| f.0 == parameter)
+        .expect("a field");
     less.steps[step].params[4 * at] -= 1;
     all.push((format!("{parameter} less one"), less));
     for (_, name, id) in case.written() {
@@ -95,7 +120,12 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
     if let Init::Rows { matrix, .. } = &mut input.buffers[b.buf].init {
         *matrix = weights::damaged(matrix);
     } else {
-        change(&mut input, b.buf, |_| (b.offset / 4) as usize, 5f32.to_bits());
+        change(
+            &mut input,
+            b.buf,
+            |_| (b.offset / 4) as usize,
+            5f32.to_bits(),
+        );
     }
     if kernel.name != "attn_combine" {
         // Its input is the output of the step before.
@@ -106,7 +136,9 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
 
 /// Changes a word of a buffer's first contents.
 fn change(case: &mut Case, buf: usize, at: impl Fn(&Vec<u32>) -> usize, to: u32) {
-    let Init::U32(v) = &mut case.buffers[buf].init else { panic!("no words in {buf}") };
+    let Init::U32(v) = &mut case.buffers[buf].init else {
+        panic!("no words in {buf}")
+    };
     let v = Arc::make_mut(v);
     let at = at(v);
     assert_ne!(std::mem::replace(&mut v[at], to), to, "nothing planted");
@@ -131,13 +163,24 @@ fn planted_errors_are_found() {
         }
     }
     let found = run(&gpu, &wrong, &right);
-    let missed: Vec<&String> = names.iter().zip(&found).filter(|(_, f)| f.is_empty()).map(|(n, _)| n).collect();
+    let missed: Vec<&String> = names
+        .iter()
+        .zip(&found)
+        .filter(|(_, f)| f.is_empty())
+        .map(|(n, _)| n)
+        .collect();
     println!("{} planted errors", names.len());
     assert!(missed.is_empty(), "not found: {missed:#?}");
 }
 
 fn main() {
-    let mut trials: Vec<_> = PARTS.into_iter().map(|p| gpu_trial(p, move || check(p))).collect();
-    trials.push(gpu_trial("planted_errors_are_found", planted_errors_are_found));
+    let mut trials: Vec<_> = PARTS
+        .into_iter()
+        .map(|p| gpu_trial(p, move || check(p)))
+        .collect();
+    trials.push(gpu_trial(
+        "planted_errors_are_found",
+        planted_errors_are_found,
+    ));
     common::run(trials);
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tokstep::gpu::{Gpu, GpuProgram};
 use tokstep::kernel::Shader;
 use tokstep::kernel::params::Params;
-use tokstep::plan::{Batch, Bind, BufId, Buffer, Dim, Init, Io, Plan, Pool, Program, Sizes, Step, Which};
+use tokstep::plan::{
+    Batch, Bind, BufId, Buffer, Dim, Init, Io, Plan, Pool, Program, Sizes, Step, Which,
+};
 use tokstep::reference::{Runner, compare};
 
 /// What outputs hold before: a NaN no kernel makes. Who does not write must leave its very bits.
@@ -65,13 +67,17 @@ impl Case {
     pub fn guarded(&mut self, live: &[u32], filler: u32, least: usize) -> BufId {
         let mut v = vec![filler; GUARD];
         v.extend(live);
-        v.resize((v.len() + GUARD).max(GUARD + least).next_multiple_of(4), filler);
+        v.resize(
+            (v.len() + GUARD).max(GUARD + least).next_multiple_of(4),
+            filler,
+        );
         self.words(v)
     }
 
     pub fn step<P: Params>(&mut self, shader: Shader, params: P, binds: Vec<Bind>, grid: [Dim; 3]) {
         let label = self.label.clone();
-        self.steps.push(Step::new(label, shader, params, binds, grid));
+        self.steps
+            .push(Step::new(label, shader, params, binds, grid));
     }
 
     /// Buffers that any step writes: (kernel, binding, buffer).
@@ -79,7 +85,8 @@ impl Case {
         let mut all: Vec<(_, _, BufId)> = Vec::new();
         for step in &self.steps {
             for b in &step.binds {
-                if step.kernel().writes.contains(&b.name) && all.iter().all(|(.., id)| *id != b.buf) {
+                if step.kernel().writes.contains(&b.name) && all.iter().all(|(.., id)| *id != b.buf)
+                {
                     all.push((step.shader.kernel, b.name, b.buf));
                 }
             }
@@ -90,7 +97,11 @@ impl Case {
 
 /// A whole buffer bound.
 pub fn bind(name: &'static str, buf: BufId) -> Bind {
-    Bind { name, buf, offset: 0 }
+    Bind {
+        name,
+        buf,
+        offset: 0,
+    }
 }
 
 /// A buffer of [`Case::guarded`] bound behind its first guard.
@@ -100,7 +111,11 @@ pub fn bind_guarded(name: &'static str, buf: BufId) -> Bind {
 
 /// The same from word `word` of the live part on.
 pub fn bind_at(name: &'static str, buf: BufId, word: u32) -> Bind {
-    Bind { name, buf, offset: 4 * (GUARD as u64 + u64::from(word)) }
+    Bind {
+        name,
+        buf,
+        offset: 4 * (GUARD as u64 + u64::from(word)),
+    }
 }
 
 /// One program of all cases: its decode plan has their steps one after the other.
@@ -114,14 +129,28 @@ fn join(cases: &[Case]) -> Program {
         }
         buffers.extend(case.buffers.iter().cloned());
     }
-    let plan = |name, body| Plan { name, width: 1, body, tail: vec![] };
+    let plan = |name, body| Plan {
+        name,
+        width: 1,
+        body,
+        tail: vec![],
+    };
     Program {
         buffers,
         decode: plan("decode", body),
         prefill: plan("prefill", vec![]),
         logits: plan("logits", vec![]),
         // No engine runs this program, so nothing looks at these.
-        io: Io { cols: 0, prompt_cols: 0, prompt_rows: 0, pages: 0, slots: 0, history: 0, ring: 0, logits: 0 },
+        io: Io {
+            cols: 0,
+            prompt_cols: 0,
+            prompt_rows: 0,
+            pages: 0,
+            slots: 0,
+            history: 0,
+            ring: 0,
+            logits: 0,
+        },
         sizes: Sizes {
             context: 1,
             slots: 1,
@@ -138,7 +167,8 @@ fn join(cases: &[Case]) -> Program {
 /// Runs `device[i]` on the device and `twin[i]` on the twins; per case what differs. The two are the
 /// same, except where an error is planted.
 pub fn run(gpu: &Arc<Gpu>, device: &[Case], twin: &[Case]) -> Vec<Vec<String>> {
-    let g = GpuProgram::load(gpu.clone(), join(device), &mut |_| ()).unwrap_or_else(|e| panic!("{e}"));
+    let g =
+        GpuProgram::load(gpu.clone(), join(device), &mut |_| ()).unwrap_or_else(|e| panic!("{e}"));
     let mut cpu = Runner::new(Arc::new(join(twin)));
     let twins = cpu.program().clone();
     let mut step = 0;
@@ -157,8 +187,10 @@ pub fn run(gpu: &Arc<Gpu>, device: &[Case], twin: &[Case]) -> Vec<Vec<String>> {
         let check = |(kernel, name, id): (&'static str, &'static str, BufId)| {
             let got = g.read(first + id).unwrap_or_else(|e| panic!("{e}"));
             let want = cpu.words(first + id);
-            let difference = compare::compare(compare::kind(kernel, name), &got, want).map(|d| d.to_string());
-            let problem = difference.or_else(|| untouched(&twins.buffers[first + id], &got, want))?;
+            let difference =
+                compare::compare(compare::kind(kernel, name), &got, want).map(|d| d.to_string());
+            let problem =
+                difference.or_else(|| untouched(&twins.buffers[first + id], &got, want))?;
             Some(format!("{}: {name} of {kernel}: {problem}", case.label))
         };
         all.push(case.written().into_iter().filter_map(check).collect());
@@ -170,12 +202,17 @@ pub fn run(gpu: &Arc<Gpu>, device: &[Case], twin: &[Case]) -> Vec<Vec<String>> {
 /// What a comparison that takes any NaN for any other cannot see: poison that was written over, and
 /// a twin that wrote nothing or made a NaN itself, which would prove nothing.
 fn untouched(b: &Buffer, got: &[u32], want: &[u32]) -> Option<String> {
-    let Init::U32(before) = &b.init else { panic!("{} is written and has no words", b.name) };
+    let Init::U32(before) = &b.init else {
+        panic!("{} is written and has no words", b.name)
+    };
     let changed = |i: &usize| want[*i] != before[*i];
     if let Some(i) = (0..want.len()).find(|i| want[*i] == POISON && got[*i] != POISON) {
         return Some(format!("word {i} was written, with a NaN"));
     }
-    if let Some(i) = (0..want.len()).filter(changed).find(|i| f32::from_bits(want[*i]).is_nan()) {
+    if let Some(i) = (0..want.len())
+        .filter(changed)
+        .find(|i| f32::from_bits(want[*i]).is_nan())
+    {
         return Some(format!("the twin's word {i} is NaN"));
     }
     (!(0..want.len()).any(|i| changed(&i))).then(|| "the twin wrote nothing".into())

@@ -52,7 +52,11 @@ pub fn matrix(
         }
         for i in halves(t) {
             let bits = r.next() as u16;
-            let e = if subnormal { 0 } else { exponent + (bits >> 10 & 1) };
+            let e = if subnormal {
+                0
+            } else {
+                exponent + (bits >> 10 & 1)
+            };
             let half = (bits & 0x83ff) | e << 10;
             data[at + i..at + i + 2].copy_from_slice(&half.to_le_bytes());
         }

@@ -19,16 +19,33 @@ pub fn hyper(g: &Gguf) -> Result<Hyper> {
         h.attn_scale = 1.0 / ((h.n_embd / h.n_head) as f32).sqrt();
     }
     if let Some(c) = g.f32(&r.key("final_logit_softcapping"))? {
-        h.softcap = if c == 0.0 { 0.0 } else { r.number(c, "final_logit_softcapping")? };
+        h.softcap = if c == 0.0 {
+            0.0
+        } else {
+            r.number(c, "final_logit_softcapping")?
+        };
     }
     let window = r.get("attention.sliding_window", 0, 0, u32::MAX)?;
     if window > 0 {
         let base = g.f32(&r.key("rope.freq_base_swa"))?.unwrap_or(10000.0);
         let base = r.number(base, "rope.freq_base_swa")?;
-        h.ropes.push(Rope { rot: h.ropes[0].rot, base, scale: 1.0, factors: None, yarn: None });
-        let local = LayerHyper { window: Some(window), rope: 1 };
+        h.ropes.push(Rope {
+            rot: h.ropes[0].rot,
+            base,
+            scale: 1.0,
+            factors: None,
+            yarn: None,
+        });
+        let local = LayerHyper {
+            window: Some(window),
+            rope: 1,
+        };
         let key = r.key("attention.sliding_window_pattern");
-        if let Some(pattern) = g.get(&key).and_then(|v| v.as_array()).and(g.bools(&key).ok().flatten()) {
+        if let Some(pattern) = g
+            .get(&key)
+            .and_then(|v| v.as_array())
+            .and(g.bools(&key).ok().flatten())
+        {
             // One flag per layer: true where the window applies.
             for (layer, sliding) in h.layers.iter_mut().zip(&pattern) {
                 if *sliding {

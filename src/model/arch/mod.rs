@@ -18,10 +18,22 @@ pub struct Arch {
 
 /// All of them.
 pub static ALL: &[Arch] = &[
-    Arch { name: "llama", hyper: llama::hyper },
-    Arch { name: "qwen2", hyper: qwen2::hyper },
-    Arch { name: "qwen3", hyper: qwen3::hyper },
-    Arch { name: "gemma3", hyper: gemma3::hyper },
+    Arch {
+        name: "llama",
+        hyper: llama::hyper,
+    },
+    Arch {
+        name: "qwen2",
+        hyper: qwen2::hyper,
+    },
+    Arch {
+        name: "qwen3",
+        hyper: qwen3::hyper,
+    },
+    Arch {
+        name: "gemma3",
+        hyper: gemma3::hyper,
+    },
 ];
 
 impl Arch {
@@ -34,9 +46,11 @@ impl Arch {
 /// The architecture a file names; an unknown one is an error that lists what we have.
 pub fn find(g: &Gguf) -> Result<&'static Arch> {
     let name = g.need_str("general.architecture")?;
-    ALL.iter().find(|a| a.name == name).ok_or_else(|| Error::ArchUnknown {
-        path: g.path().to_path_buf(),
-        name: name.to_string(),
-        known: ALL.iter().map(|a| a.name).collect(),
-    })
+    ALL.iter()
+        .find(|a| a.name == name)
+        .ok_or_else(|| Error::ArchUnknown {
+            path: g.path().to_path_buf(),
+            name: name.to_string(),
+            known: ALL.iter().map(|a| a.name).collect(),
+        })
 }

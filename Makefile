@@ -1,0 +1,23 @@
+# What people type. Everything here is plain cargo plus two small scripts.
+
+.PHONY: chat build test check
+
+# Chat with SmolLM2 135M: needs nothing but Rust on a Debian or Ubuntu machine.
+chat:
+	@scripts/vulkan.sh
+	cargo build --release --locked
+	@$${CARGO_TARGET_DIR:-target}/release/tokstep chat -m smollm2
+
+build:
+	cargo build --release --locked
+
+# Everything, on whatever Vulkan device there is (lavapipe if none).
+test:
+	@scripts/vulkan.sh
+	@scripts/models.sh
+	cargo test --locked
+
+check:
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps

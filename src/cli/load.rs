@@ -1,0 +1,61 @@
+//! From flags to a loaded engine: MODEL is a path or a known name, with bars on the way.
+
+use super::{progress, pull};
+use clap::Args;
+use std::path::PathBuf;
+use tokstep::Result;
+use tokstep::engine::{Engine, EngineOptions, LoadStage};
+use tokstep::models::{self, Named};
+
+/// Which model, on which device.
+#[derive(Args)]
+pub struct ModelArgs {
+    /// Path of a GGUF file, or a known name (see `tokstep pull --list`)
+    #[arg(short, long)]
+    pub model: String,
+    /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
+    #[arg(long, env = "TOKSTEP_DEVICE")]
+    pub device: Option<String>,
+}
+
+/// The path of a MODEL; a known model is fetched if the cache does not have it.
+pub fn path(model: &str) -> Result<PathBuf> {
+    match models::resolve(model)? {
+        Named::Path(path) => Ok(path),
+        Named::Known(known) => pull::fetch(known),
+    }
+}
+
+/// Loads the model of `args`.
+pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
+    let options = EngineOptions {
+        device: args.device.clone(),
+        ..options
+    };
+    let mut bar: Option<indicatif::ProgressBar> = None;
+    let engine = Engine::load(&path(&args.model)?, &options, &mut |stage| {
+        let (what, done, total) = match stage {
+            LoadStage::Weights { done, total } => ("weights", done, total),
+            LoadStage::Pipelines { done, total } => ("pipelines", done.into(), total.into()),
+        };
+        if bar.as_ref().is_none_or(|b| b.message() != what) {
+            bar.take().inspect(|b| b.finish_and_clear());
+            bar = Some(match stage {
+                LoadStage::Weights { .. } => progress::bytes(what, total),
+                LoadStage::Pipelines { .. } => progress::count(what, total),
+            });
+        }
+        bar.as_ref().inspect(|b| b.set_position(done));
+    });
+    bar.inspect(|b| b.finish_and_clear());
+    let engine = engine?;
+    let info = engine.info();
+    tracing::info!(
+        "{} on {}, context {}, loaded in {:.0} ms",
+        info.model_name,
+        info.device,
+        info.context,
+        info.load_ms
+    );
+    Ok(engine)
+}

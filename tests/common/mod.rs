@@ -70,9 +70,8 @@ pub fn device() -> Option<String> {
 
 /// Why there is no device.
 fn no_device() -> Option<String> {
-    let e = tokstep::gpu::adapters(device().as_deref()).err()?;
-    let help = "on Debian and Ubuntu, mesa-vulkan-drivers brings a software device";
-    Some(format!("{e}\n{help}"))
+    let e = tokstep::gpu::adapters(device().as_deref()).err()?; // says what to install
+    Some(e.to_string())
 }
 
 /// Why there is no such model.

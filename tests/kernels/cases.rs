@@ -101,7 +101,7 @@ fn sweep(all: &mut Vec<Product>, base: Product) {
             },
             mode,
             softcap,
-            out_row: if n % 3 == 0 { 6 } else { 0 },
+            out_row: if n.is_multiple_of(3) { 6 } else { 0 },
             nan: n % 2 == 1,
             ..base
         });

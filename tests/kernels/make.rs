@@ -99,7 +99,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     for first in (0..p.rows).step_by(per) {
         let rows = per.min(p.rows - first);
         assert!(
-            !gated || (rows % 2 == 0 && p.out_row % 2 == 0),
+            !gated || (rows.is_multiple_of(2) && p.out_row.is_multiple_of(2)),
             "half a pair"
         );
         let w = shard(&caps, &m, first, rows);

@@ -1,5 +1,6 @@
 //! Results on their way to the host: staging buffers that are made at load and mapped in turn.
 
+use super::Encoder;
 use super::device::{Gpu, add};
 use super::program::{GpuProgram, Resource};
 use crate::plan::BufId;
@@ -24,7 +25,7 @@ impl Staging {
     }
 
     /// Records the copy.
-    pub fn copy(&self, p: &GpuProgram, encoder: &mut wgpu::CommandEncoder, bytes: u64) {
+    pub fn copy(&self, p: &GpuProgram, encoder: &mut Encoder, bytes: u64) {
         encoder.copy_buffer_to_buffer(
             p.buffer(self.from),
             0,

@@ -67,11 +67,15 @@ fn model(path: &Path) -> Model {
     Model::from_gguf(&gguf).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn build(m: &Model, caps: &Caps, slots: u32, chunk: Option<u32>) -> Program {
+fn build(m: &Model, caps: &Caps, slots: u32) -> Program {
+    build_for(m, caps, slots, 600)
+}
+
+fn build_for(m: &Model, caps: &Caps, slots: u32, context: u32) -> Program {
     let wish = Wish {
-        context: Some(600),
+        context: Some(context),
         slots,
-        chunk,
+        chunk: None,
     };
     let sizes = Sizes::fit(&m.hyper, caps, wish).unwrap_or_else(|e| panic!("{e}"));
     plan::build(m, caps, sizes)
@@ -92,7 +96,7 @@ fn decode_plans_are_as_kept() {
     for name in ["llama_q4_k", "gemma3_q8_0", "qwen2_q4_k"] {
         let m = tiny(name);
         for (device, caps) in [("software", software()), ("gpu", gpu())] {
-            let p = build(&m, &caps, 1, None);
+            let p = build(&m, &caps, 1);
             expect_file![format!("cases/plan/{name}.{device}.txt")].assert_eq(&p.show(&p.decode));
         }
     }
@@ -121,7 +125,7 @@ fn a_llama_layer_is_at_most_nine_dispatches() {
         }
         for caps in [software(), gpu(), plain_gpu()] {
             for slots in [1, 3, 8] {
-                let p = build(&m, &caps, slots, None);
+                let p = build(&m, &caps, slots);
                 let n = per_layer(&p);
                 assert_eq!(n.len(), m.hyper.layers.len());
                 assert!(n.values().all(|n| *n <= 9), "{}: {n:?}", path.display());
@@ -235,51 +239,69 @@ fn every_plan_of_every_tiny_model_can_be_bound() {
         let m = model(&path);
         for caps in [software(), gpu(), plain_gpu()] {
             for slots in [1, 3] {
-                check(&build(&m, &caps, slots, None), &caps, &mut seen);
+                check(&build(&m, &caps, slots), &caps, &mut seen);
             }
         }
     }
 }
 
-/// Where bindings are small and a dispatch may have few workgroups, matrices are split by rows and
-/// grids are folded.
+/// A grid with more workgroups than a dimension may have is folded into another one.
 #[test]
-fn plans_fit_small_devices() {
+fn grids_are_folded() {
+    let mut folded = 0;
+    for path in models() {
+        let m = model(&path);
+        let few = Caps {
+            max_grid: 8,
+            ..gpu()
+        };
+        let (a, b) = (build(&m, &gpu(), 1), build(&m, &few, 1));
+        for (a, b) in a.decode.body.iter().zip(&b.decode.body) {
+            let batch = plan::Batch { cols: 1, kv_len: 1 };
+            let (a, b) = (a.grid(batch).unwrap(), b.grid(batch).unwrap());
+            let n = |g: [u32; 3]| g.iter().product::<u32>();
+            if a != b {
+                folded += 1;
+                assert!(b.iter().all(|d| *d <= 8), "{b:?}");
+                assert!((n(a)..n(a) + 8).contains(&n(b)), "{a:?} as {b:?}");
+            }
+        }
+    }
+    assert!(folded > 0, "no matrix was large enough");
+}
+
+/// Matrices larger than a binding are split by rows, and every row is in one shard.
+#[test]
+fn matrices_are_sharded() {
     let mut seen = BTreeMap::new();
     let mut sharded = 0;
     for path in models() {
         let m = model(&path);
-        let caps = Caps {
-            max_grid: 32,
+        let small = Caps {
+            max_storage: 12 << 10,
             ..gpu()
         };
-        let all = build(&m, &caps, 1, Some(32));
-        let largest = |weights: bool| {
-            let of = all
-                .buffers
-                .iter()
-                .filter(|b| (b.pool == plan::Pool::Weights) == weights);
-            of.map(|b| b.bytes).max().unwrap_or(0)
-        };
-        // What is left is what activations need; a shard leaves 4 KiB of its binding free.
-        let caps = Caps {
-            max_storage: largest(false).max(6 << 10),
-            ..caps
-        };
-        let p = build(&m, &caps, 1, Some(32));
-        sharded += usize::from(p.buffers.len() > all.buffers.len());
-        check(&p, &caps, &mut seen);
-        let rows = |p: &Program, name: &str| {
-            let of = p.buffers.iter().filter(|b| b.name == name);
-            of.map(|b| match &b.init {
-                plan::Init::Rows { rows, .. } => *rows,
-                _ => 0,
-            })
-            .sum::<usize>()
-        };
+        let p = build_for(&m, &small, 1, 64);
+        // Activations of a tiny model are larger than its matrices: they get a device they fit.
+        check(&p, &gpu(), &mut seen);
         for matrix in m.weights.matrices() {
-            assert_eq!(rows(&p, &matrix.label), matrix.rows, "{}", matrix.label);
+            let mut next = 0;
+            for b in p.buffers.iter().filter(|b| b.name == matrix.label) {
+                let plan::Init::Rows { first, rows, .. } = b.init else {
+                    panic!("{} is no matrix", b.name)
+                };
+                assert!(
+                    b.bytes <= small.max_storage,
+                    "{}: {} bytes",
+                    b.name,
+                    b.bytes
+                );
+                assert_eq!(first, next, "{}", b.name);
+                sharded += usize::from(first > 0);
+                next += rows;
+            }
+            assert_eq!(next, matrix.rows, "{}", matrix.label);
         }
     }
-    assert!(sharded > 0, "no tiny model was large enough");
+    assert!(sharded > 0, "no matrix was large enough");
 }

@@ -16,3 +16,9 @@ pub use device::{Counts, Gpu};
 pub use profile::StepTime;
 pub use program::{GpuProgram, Loading};
 pub use read::Staging;
+
+/// Recorded work, ready to be submitted once. The engine hands these around without naming wgpu.
+pub type Commands = wgpu::CommandBuffer;
+
+/// What work is being recorded into.
+pub type Encoder = wgpu::CommandEncoder;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::device::{Gpu, add};
 use super::pipelines::Pipelines;
 use super::upload::upload;
+use super::{Commands, Encoder};
 use crate::plan::{Batch, BufId, Buffer, Plan, Program, Step, Which};
 use crate::{Error, Result};
 
@@ -120,8 +121,8 @@ impl GpuProgram {
         &self,
         which: Which,
         batches: impl Iterator<Item = Batch>,
-        after: impl FnOnce(&mut wgpu::CommandEncoder),
-    ) -> wgpu::CommandBuffer {
+        after: impl FnOnce(&mut Encoder),
+    ) -> Commands {
         let mut encoder = self
             .gpu
             .device
@@ -150,12 +151,7 @@ impl GpuProgram {
     }
 
     /// Records one step alone; `None` if it has nothing to do for this batch.
-    pub fn record_step(
-        &self,
-        which: Which,
-        index: usize,
-        batch: Batch,
-    ) -> Option<wgpu::CommandBuffer> {
+    pub fn record_step(&self, which: Which, index: usize, batch: Batch) -> Option<Commands> {
         let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
         self.encode_step(&mut encoder, which, index, batch, None)
             .then(|| encoder.finish())
@@ -164,7 +160,7 @@ impl GpuProgram {
     /// One step as a pass of its own; whether it had anything to do.
     pub(super) fn encode_step(
         &self,
-        encoder: &mut wgpu::CommandEncoder,
+        encoder: &mut Encoder,
         which: Which,
         index: usize,
         batch: Batch,

@@ -1,5 +1,6 @@
 //! Results on their way to the host: staging buffers that are made at load and mapped in turn.
 
+use super::Encoder;
 use super::device::{Gpu, add};
 use super::program::{GpuProgram, Resource};
 use crate::plan::BufId;
@@ -22,17 +23,12 @@ impl Staging {
     }
 
     /// Records a copy of the first bytes of a program's buffer, as many as there is room for.
-    pub fn copy(&self, p: &GpuProgram, from: BufId, encoder: &mut wgpu::CommandEncoder) {
+    pub fn copy(&self, p: &GpuProgram, from: BufId, encoder: &mut Encoder) {
         let bytes = p.program.buffers[from].bytes;
         self.copy_from(p.buffer(from), encoder, bytes);
     }
 
-    pub(super) fn copy_from(
-        &self,
-        from: &wgpu::Buffer,
-        encoder: &mut wgpu::CommandEncoder,
-        bytes: u64,
-    ) {
+    pub(super) fn copy_from(&self, from: &wgpu::Buffer, encoder: &mut Encoder, bytes: u64) {
         encoder.copy_buffer_to_buffer(from, 0, &self.buffer, 0, bytes.min(self.bytes));
     }
 

@@ -1,5 +1,7 @@
 //! Helpers for several test files.
 
+#![allow(dead_code)] // each test file uses some of them
+
 use std::path::{Path, PathBuf};
 
 /// A file under tests/.
@@ -16,7 +18,6 @@ pub fn json(path: &str) -> serde_json::Value {
 }
 
 /// A real model's file, in the folder `TOKSTEP_TEST_MODELS` or where `tokstep pull` puts it.
-#[allow(dead_code)] // not every test file needs models
 pub fn model(file: &str) -> PathBuf {
     let folder = std::env::var_os("TOKSTEP_TEST_MODELS").map(PathBuf::from);
     let folder = folder.unwrap_or_else(|| {

@@ -42,7 +42,7 @@ impl Recorder {
                     });
                     let ring = &staging[job.staging];
                     let commands = program.record(Which::Decode, batches, |encoder| {
-                        ring.copy(&program, encoder, u64::MAX)
+                        ring.copy(&program, program.program.io.ring, encoder)
                     });
                     if outbox.send(commands).is_err() {
                         return;

@@ -5,6 +5,7 @@ pub mod adapters;
 mod copy;
 mod device;
 mod pipelines;
+mod profile;
 mod program;
 mod read;
 mod trusted;
@@ -12,6 +13,7 @@ mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
+pub use profile::StepTime;
 pub use program::{GpuProgram, Loading};
 pub use read::Staging;
 

@@ -152,19 +152,36 @@ impl GpuProgram {
 
     /// Records one step alone; `None` if it has nothing to do for this batch.
     pub fn record_step(&self, which: Which, index: usize, batch: Batch) -> Option<Commands> {
-        let (step, made) = self.steps(which).nth(index)?;
-        let [x, y, z] = step.grid(batch)?;
-        let mut encoder = self
-            .gpu
-            .device
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        self.encode_step(&mut encoder, which, index, batch, None)
+            .then(|| encoder.finish())
+    }
+
+    /// One step as a pass of its own; whether it had anything to do.
+    pub(super) fn encode_step(
+        &self,
+        encoder: &mut Encoder,
+        which: Which,
+        index: usize,
+        batch: Batch,
+        timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+    ) -> bool {
+        let Some((step, made)) = self.steps(which).nth(index) else {
+            return false;
+        };
+        let Some([x, y, z]) = step.grid(batch) else {
+            return false;
+        };
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes,
+        });
         pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
         pass.set_bind_group(0, &made.group, &[]);
         pass.dispatch_workgroups(x, y, z);
         drop(pass);
         add(&self.gpu.counts.dispatches, 1);
-        Some(encoder.finish())
+        true
     }
 
     /// Writes words into a buffer, before whatever is submitted next.

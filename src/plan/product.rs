@@ -188,7 +188,7 @@ pub fn shader(caps: &Caps, ty: &QuantType, cut: Cut, rows: u32) -> (Shader, [Dim
             [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
         }
         _ => {
-            let lanes = 64.min(caps.max_lanes);
+            let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
             slots.extend([("columns", columns), caps.team()]);
             overrides.push(("WG", lanes));
             let teams = if caps.subgroups {

@@ -1,6 +1,8 @@
 //! Every kernel on a device against its CPU twin, over the case table; and errors planted on the
 //! device's side, which must be found.
 
+#[path = "../common/blocks.rs"]
+mod blocks;
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;

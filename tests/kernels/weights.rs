@@ -1,6 +1,7 @@
 //! Weight matrices for kernel cases: random valid blocks in a GGUF made in memory, so that repacking,
 //! the shader's decoding and the twin's decoding of the file are all part of the test.
 
+use super::blocks;
 use super::common::Rng;
 use std::sync::Arc;
 use tokstep::gguf::Gguf;
@@ -14,18 +15,6 @@ pub fn ty(name: &str) -> &'static QuantType {
     all.clone()
         .find(|t| t.name == name)
         .unwrap_or_else(|| panic!("no weight type {name}"))
-}
-
-/// Where a block keeps its f16 numbers.
-fn halves(t: &QuantType) -> &'static [usize] {
-    match t.name {
-        "F16" | "Q4_0" | "Q5_0" | "Q8_0" => &[0],
-        "Q4_1" | "Q5_1" | "Q4_K" | "Q5_K" => &[0, 2],
-        "Q2_K" => &[80, 82],
-        "Q3_K" => &[108],
-        "Q6_K" => &[208],
-        _ => &[],
-    }
 }
 
 /// Random blocks: any quants, scales of either sign. `subnormal`: every f16 of the matrix is one.
@@ -50,7 +39,7 @@ pub fn matrix(
             "BF16" => data.extend(&r.signed().to_le_bytes()[2..]),
             _ => data.extend((0..t.bytes).map(|_| r.next() as u8)),
         }
-        for i in halves(t) {
+        for i in blocks::floats(t.name).0 {
             let bits = r.next() as u16;
             let e = if subnormal {
                 0

@@ -1,14 +1,14 @@
 //! The decode loop's promises: nothing allocated after load, one submit and one readback for eight
 //! steps, the same tokens however steps are grouped and whoever runs beside, no growth.
 
+mod common;
+
 use std::path::PathBuf;
 
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, SlotSampling, Stop};
 
 fn model(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/cases/models")
-        .join(name)
+    common::case("cases/models").join(name)
 }
 
 fn load(name: &str, o: EngineOptions) -> Engine {
@@ -41,7 +41,6 @@ fn prompt(n: u32, seed: u32) -> Vec<u32> {
     (0..n).map(|i| (i * 7 + seed * 13 + i * i) % 50).collect()
 }
 
-#[test]
 fn nothing_is_made_after_load_and_eight_steps_are_one_submit() {
     let e = load(
         "llama_q4_k.gguf",
@@ -85,7 +84,6 @@ fn nothing_is_made_after_load_and_eight_steps_are_one_submit() {
     assert_eq!(loaded[..3], after[..3], "nor is anything made by a prompt");
 }
 
-#[test]
 fn sequences_side_by_side_get_the_tokens_of_each_alone() {
     let n = 100;
     for name in ["llama_q4_k.gguf", "gemma3_q8_0.gguf"] {
@@ -155,7 +153,6 @@ fn sequences_side_by_side_get_the_tokens_of_each_alone() {
     }
 }
 
-#[test]
 fn the_same_seed_gives_the_same_tokens_and_another_one_others() {
     let e = load(
         "qwen3_q8_0.gguf",
@@ -180,7 +177,6 @@ fn the_same_seed_gives_the_same_tokens_and_another_one_others() {
     assert_ne!(with(1), with(2));
 }
 
-#[test]
 fn a_rewound_session_answers_as_a_fresh_one() {
     let e = load(
         "gemma3_f32.gguf",
@@ -211,7 +207,6 @@ fn a_rewound_session_answers_as_a_fresh_one() {
     assert_eq!(again, fresh);
 }
 
-#[test]
 fn the_end_of_the_context_ends_an_answer() {
     let e = load(
         "llama_f16.gguf",
@@ -234,4 +229,29 @@ fn the_end_of_the_context_ends_an_answer() {
     let mut g = s.generate(&o).unwrap();
     assert_eq!(g.next().map(|p| p.unwrap().text.len()), None);
     assert_eq!(g.stop(), Some(Stop::Context));
+}
+
+fn main() {
+    common::run(vec![
+        common::gpu_trial(
+            "nothing_is_made_after_load_and_eight_steps_are_one_submit",
+            nothing_is_made_after_load_and_eight_steps_are_one_submit,
+        ),
+        common::gpu_trial(
+            "sequences_side_by_side_get_the_tokens_of_each_alone",
+            sequences_side_by_side_get_the_tokens_of_each_alone,
+        ),
+        common::gpu_trial(
+            "the_same_seed_gives_the_same_tokens_and_another_one_others",
+            the_same_seed_gives_the_same_tokens_and_another_one_others,
+        ),
+        common::gpu_trial(
+            "a_rewound_session_answers_as_a_fresh_one",
+            a_rewound_session_answers_as_a_fresh_one,
+        ),
+        common::gpu_trial(
+            "the_end_of_the_context_ends_an_answer",
+            the_end_of_the_context_ends_an_answer,
+        ),
+    ]);
 }

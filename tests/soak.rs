@@ -1,14 +1,12 @@
 //! Two thousand decode steps: no growth, and the same tokens however many go into a submit. In a
 //! process of its own, since other tests' memory would count.
 
-use std::path::PathBuf;
+mod common;
 
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions};
 
 fn load(name: &str, o: EngineOptions) -> Engine {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/cases/models")
-        .join(name);
+    let path = common::case("cases/models").join(name);
     Engine::load(&path, &o, &mut |_| ()).unwrap()
 }
 
@@ -22,7 +20,6 @@ fn resident_kib() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-#[test]
 fn two_thousand_steps_do_not_grow_and_grouping_does_not_matter() {
     let mut all = Vec::new();
     for steps in [1, 8] {
@@ -64,4 +61,11 @@ fn two_thousand_steps_do_not_grow_and_grouping_does_not_matter() {
         all.push(ids);
     }
     assert_eq!(all[0], all[1]);
+}
+
+fn main() {
+    common::run(vec![common::gpu_trial(
+        "two_thousand_steps_do_not_grow_and_grouping_does_not_matter",
+        two_thousand_steps_do_not_grow_and_grouping_does_not_matter,
+    )]);
 }

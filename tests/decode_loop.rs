@@ -8,9 +8,7 @@ use std::path::PathBuf;
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, SlotSampling, Stop};
 
 fn model(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/cases/models")
-        .join(name)
+    common::case("cases/models").join(name)
 }
 
 fn load(name: &str, o: EngineOptions) -> Engine {

@@ -3,14 +3,10 @@
 
 mod common;
 
-use std::path::PathBuf;
-
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions};
 
 fn load(name: &str, o: EngineOptions) -> Engine {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/cases/models")
-        .join(name);
+    let path = common::case("cases/models").join(name);
     let o = EngineOptions {
         device: common::device(),
         ..o

@@ -70,8 +70,12 @@ pub fn device() -> Option<String> {
 
 /// Why there is no device.
 fn no_device() -> Option<String> {
-    let e = tokstep::gpu::adapters(device().as_deref()).err()?; // says what to install
-    Some(e.to_string())
+    static REASON: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let reason = || tokstep::gpu::adapters(device().as_deref()).err();
+    // The error says what to install.
+    REASON
+        .get_or_init(|| reason().map(|e| e.to_string()))
+        .clone()
 }
 
 /// Why there is no such model.
@@ -83,7 +87,8 @@ fn no_model(file: &str) -> Option<String> {
 
 fn models() -> PathBuf {
     use etcetera::BaseStrategy;
-    if let Some(folder) = std::env::var_os("TOKSTEP_TEST_MODELS") {
+    let folder = |name| std::env::var_os(name).filter(|v| !v.is_empty());
+    if let Some(folder) = folder("TOKSTEP_TEST_MODELS").or_else(|| folder("TOKSTEP_CACHE")) {
         return folder.into();
     }
     let base = etcetera::choose_base_strategy().expect("a home folder");

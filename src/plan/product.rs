@@ -7,7 +7,6 @@ use crate::kernel::{Caps, Shader};
 use crate::model::Matrix;
 use crate::model::matrix::SharedMatrix;
 use crate::plan::sizes::stride;
-use crate::quant::QuantType;
 
 /// A column-strided activation: buffer and f32 from column to column.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +113,7 @@ impl Builder<'_> {
                     mode: mode as u32,
                     softcap,
                 };
-                let (shader, grid) = shader(self.caps, matrix.ty, cut, rows as u32);
+                let (shader, grid) = shader(self.caps, matrix.ty.shader, cut, rows as u32);
                 let label = match n_shards {
                     1 => matrix.label.clone(),
                     _ => format!("{}#{s}", matrix.label),
@@ -156,8 +155,8 @@ impl Builder<'_> {
     }
 }
 
-/// The pipeline and grid of a product with `rows` rows of a weight type.
-pub fn shader(caps: &Caps, ty: &QuantType, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
+/// The pipeline and grid of a product with `rows` rows, `quant` the shader file of their weight type.
+pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
     let x = (
         "x",
         if cut.uniform {
@@ -171,7 +170,7 @@ pub fn shader(caps: &Caps, ty: &QuantType, cut: Cut, rows: u32) -> (Shader, [Dim
         4 => "slots/columns_4.wgsl",
         _ => "slots/columns_8.wgsl",
     };
-    let mut slots = vec![("quant", ty.shader), caps.weights(), x];
+    let mut slots = vec![("quant", quant), caps.weights(), x];
     let mut overrides = Vec::new();
     // Workgroups along x, the rest along the free dimension.
     let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));

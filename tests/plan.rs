@@ -128,7 +128,13 @@ fn a_llama_layer_is_at_most_nine_dispatches() {
                 let p = build(&m, &caps, slots);
                 let n = per_layer(&p);
                 assert_eq!(n.len(), m.hyper.layers.len());
-                assert!(n.values().all(|n| *n <= 9), "{}: {n:?}", path.display());
+                let plain = m.weights.layers.iter().enumerate().map(|(i, l)| {
+                    // Parts of other types are dispatches of their own, and an unfused FFN has one
+                    // more for its activation.
+                    let more = l.qkv.len() - 1 + 2 * (l.ffn_gate_up.len() - 1);
+                    n[&i.to_string()] - more
+                });
+                assert!(plain.max() <= Some(9), "{}: {n:?}", path.display());
                 // Embedding; norm and product of the output; three of sampling.
                 let rest = p.decode.dispatches() - n.values().sum::<usize>();
                 assert_eq!(rest, 6, "{}", path.display());
@@ -252,7 +258,7 @@ fn grids_are_folded() {
     for path in models() {
         let m = model(&path);
         let few = Caps {
-            max_grid: 8,
+            max_grid: 16,
             ..gpu()
         };
         let (a, b) = (build(&m, &gpu(), 1), build(&m, &few, 1));
@@ -262,8 +268,8 @@ fn grids_are_folded() {
             let n = |g: [u32; 3]| g.iter().product::<u32>();
             if a != b {
                 folded += 1;
-                assert!(b.iter().all(|d| *d <= 8), "{b:?}");
-                assert!((n(a)..n(a) + 8).contains(&n(b)), "{a:?} as {b:?}");
+                assert!(b.iter().all(|d| *d <= 16), "{b:?}");
+                assert!((n(a)..n(a) + 16).contains(&n(b)), "{a:?} as {b:?}");
             }
         }
     }
@@ -278,7 +284,7 @@ fn matrices_are_sharded() {
     for path in models() {
         let m = model(&path);
         let small = Caps {
-            max_storage: 12 << 10,
+            max_storage: 48 << 10,
             ..gpu()
         };
         let p = build_for(&m, &small, 1, 64);

@@ -113,7 +113,7 @@ impl Builder<'_> {
                     mode: mode as u32,
                     softcap,
                 };
-                let (shader, grid) = shader(self.caps, matrix, cut, rows as u32);
+                let (shader, grid) = shader(self.caps, matrix.ty.shader, cut, rows as u32);
                 let label = match n_shards {
                     1 => matrix.label.clone(),
                     _ => format!("{}#{s}", matrix.label),
@@ -155,8 +155,8 @@ impl Builder<'_> {
     }
 }
 
-/// The pipeline and grid of a product with `rows` rows of a matrix.
-pub fn shader(caps: &Caps, m: &Matrix, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
+/// The pipeline and grid of a product with `rows` rows, `quant` the shader file of their weight type.
+pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
     let x = (
         "x",
         if cut.uniform {
@@ -170,7 +170,7 @@ pub fn shader(caps: &Caps, m: &Matrix, cut: Cut, rows: u32) -> (Shader, [Dim; 3]
         4 => "slots/columns_4.wgsl",
         _ => "slots/columns_8.wgsl",
     };
-    let mut slots = vec![("quant", m.ty.shader), caps.weights(), x];
+    let mut slots = vec![("quant", quant), caps.weights(), x];
     let mut overrides = Vec::new();
     // Workgroups along x, the rest along the free dimension.
     let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));

@@ -125,7 +125,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
             columns: p.columns,
             uniform: p.uniform,
         };
-        let (shader, grid) = product::shader(&caps, &m, cut, rows as u32);
+        let (shader, grid) = product::shader(&caps, m.ty.shader, cut, rows as u32);
         let binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];
         case.step(shader, params, binds, grid);
     }

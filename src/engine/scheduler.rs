@@ -407,6 +407,7 @@ impl Scheduler {
         self.deactivate(slot);
         Err(Error::NotFinite {
             position: position as usize,
+            verified: self.verifier.is_some(),
         })
     }
 }

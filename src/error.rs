@@ -220,14 +220,16 @@ pub enum Error {
     )]
     RopeScaling { path: PathBuf, name: String },
     #[error(
-        "{}: tensor {tensor} is of type {ty}, which cannot be run; supported are F32, F16, BF16, \
-         Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K: choose such a file",
-        path.display()
+        "{}: tensor {tensor} is of type {ty}, which cannot be run; supported are {}: choose such a \
+         file",
+        path.display(),
+        known.join(", ")
     )]
     TensorTypeUnsupported {
         path: PathBuf,
         tensor: String,
         ty: &'static str,
+        known: Vec<&'static str>,
     },
     #[error(
         "{}: the tokenizer has {tokens} tokens but token_embd only {rows} rows; the file is damaged",

@@ -19,7 +19,7 @@
 //!
 //! A file goes through a straight pipe of plain data: [`gguf`] reads it, [`quant`] knows the weight
 //! types, [`model`] the architectures, [`plan`] writes the forward pass as a list of steps,
-//! [`kernel`] says what each shader promises, [`gpu`] runs the steps (or [`reference`] does, on the
+//! [`kernel`] says what each shader promises, [`gpu`] runs the steps (or [`mod@reference`] does, on the
 //! CPU), and [`engine`] drives them. [`text`] turns text into tokens and back.
 
 pub mod engine;

@@ -5,6 +5,7 @@ mod common;
 
 use std::path::Path;
 
+use common::gpu_model_trial;
 use serde::Deserialize;
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, Stop};
 
@@ -50,6 +51,7 @@ fn check(model: &Path, golden: &str) {
     let golden: Golden = serde_json::from_str(golden).unwrap();
     let options = EngineOptions {
         context: Some(1024),
+        device: common::device(),
         ..Default::default()
     };
     let engine = Engine::load(model, &options, &mut |_| ()).unwrap();
@@ -126,20 +128,13 @@ fn check(model: &Path, golden: &str) {
     assert!(worst < NATS, "{worst} nats off");
 }
 
-#[test]
-#[ignore = "needs the model"]
-fn smollm2() {
-    check(
-        Path::new("/tmp/models/SmolLM2-135M-Instruct.Q4_1.gguf"),
-        include_str!("golden/logits_smollm2.json"),
-    );
-}
-
-#[test]
-#[ignore = "needs the model"]
-fn gemma3() {
-    check(
-        Path::new("/tmp/models/gemma-3-270m.Q4_K_M.gguf"),
-        include_str!("golden/logits_gemma-3-270m.json"),
-    );
+fn main() {
+    common::run(vec![
+        gpu_model_trial("smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", |path| {
+            check(path, include_str!("golden/logits_smollm2.json"));
+        }),
+        gpu_model_trial("gemma3", "gemma-3-270m.Q4_K_M.gguf", |path| {
+            check(path, include_str!("golden/logits_gemma-3-270m.json"));
+        }),
+    ]);
 }

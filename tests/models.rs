@@ -1,16 +1,27 @@
-//! Tiny models of every architecture and weight type against recorded logits, prefill in chunks and
-//! token by token, on the device's own kernel variants and on those of other devices.
+//! Tiny models of every architecture and weight type against recorded logits, prompts in chunks and
+//! token by token: on the device's own kernel variants, on those of other devices, and on the CPU
+//! twins.
 
-use std::path::{Path, PathBuf};
+mod common;
 
+use common::{Trial, gpu_trial, trial};
 use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::Arc;
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions};
+use tokstep::gguf::Gguf;
+use tokstep::kernel::Caps;
+use tokstep::kernel::params::Slot;
+use tokstep::model::Model;
+use tokstep::plan::sizes::{RING_LEN, Wish};
+use tokstep::plan::{self, Batch, Sizes, Which};
+use tokstep::reference::Runner;
 
 #[derive(Deserialize)]
 struct Case {
     model: String,
     tokens: Vec<u32>,
-    logits: std::collections::BTreeMap<String, Vec<f32>>,
+    logits: std::collections::BTreeMap<usize, Vec<f32>>,
     argmax_every_position: Vec<u32>,
     greedy: Vec<u32>,
     tolerance: Tolerance,
@@ -22,7 +33,7 @@ struct Tolerance {
 }
 
 fn cases() -> Vec<(PathBuf, Case)> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/models");
+    let dir = common::case("cases/models");
     let mut all: Vec<_> = std::fs::read_dir(&dir)
         .unwrap()
         .map(|e| e.unwrap().path())
@@ -34,11 +45,59 @@ fn cases() -> Vec<(PathBuf, Case)> {
     all
 }
 
-fn run(adjust: Option<fn(&mut tokstep::kernel::Caps)>) {
+/// How far logits are from the recorded ones.
+#[derive(Default)]
+struct Judge {
+    worst: f32,
+    wrong: usize,
+    seen: usize,
+}
+
+impl Judge {
+    fn see(&mut self, case: &Case, position: usize, logits: &[f32]) {
+        for (a, b) in logits
+            .iter()
+            .zip(case.logits.get(&position).into_iter().flatten())
+        {
+            let d = (a - b).abs();
+            self.worst = if d.is_nan() {
+                f32::INFINITY
+            } else {
+                self.worst.max(d)
+            };
+        }
+        let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+        self.wrong += usize::from(best != Some(case.argmax_every_position[position] as usize));
+        self.seen += 1;
+    }
+
+    fn end(self, case: &Case, chunk: usize, bad: &mut Vec<String>) {
+        let Judge { worst, wrong, seen } = self;
+        let (model, limit) = (&case.model, case.tolerance.strict);
+        println!("{model} in chunks of {chunk}: {worst:.5} of {limit:.5}, {wrong} of {seen} wrong");
+        if worst > limit || wrong > 0 || seen != case.tokens.len() {
+            bad.push(format!(
+                "{model} in chunks of {chunk}: {worst} over {limit}, {wrong} of {seen} wrong"
+            ));
+        }
+    }
+}
+
+fn greedy(case: &Case, got: &[u32], bad: &mut Vec<String>) {
+    if got != case.greedy {
+        bad.push(format!(
+            "{}: greedy {got:?}, not {:?}",
+            case.model, case.greedy
+        ));
+    }
+}
+
+fn on_device(adjust: Option<fn(&mut Caps)>) {
     let mut bad = Vec::new();
     for (path, case) in cases() {
         let options = EngineOptions {
             adjust,
+            device: common::device(),
             context: Some(64),
             ..Default::default()
         };
@@ -46,34 +105,12 @@ fn run(adjust: Option<fn(&mut tokstep::kernel::Caps)>) {
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for chunk in [case.tokens.len(), 7, 1] {
             let mut s = engine.session().unwrap();
-            let mut worst = 0f32;
-            let mut wrong = 0;
+            let mut judge = Judge::default();
             for (c, ids) in case.tokens.chunks(chunk).enumerate() {
-                s.logits(ids, &mut |i, l| {
-                    let p = c * chunk + i;
-                    if let Some(want) = case.logits.get(&p.to_string()) {
-                        for (a, b) in l.iter().zip(want) {
-                            worst = worst.max((a - b).abs());
-                            if a.is_nan() {
-                                worst = f32::INFINITY;
-                            }
-                        }
-                    }
-                    let best = (0..l.len()).max_by(|a, b| l[*a].total_cmp(&l[*b])).unwrap();
-                    wrong += usize::from(best as u32 != case.argmax_every_position[p]);
-                })
-                .unwrap();
+                s.logits(ids, &mut |i, l| judge.see(&case, c * chunk + i, l))
+                    .unwrap();
             }
-            println!(
-                "{} chunk {chunk}: worst {worst:.5} of {:.5}, argmax wrong {wrong}",
-                case.model, case.tolerance.strict
-            );
-            if worst > case.tolerance.strict || wrong > 0 {
-                bad.push(format!(
-                    "{} in chunks of {chunk}: {worst} over {}, {wrong} wrong",
-                    case.model, case.tolerance.strict
-                ));
-            }
+            judge.end(&case, chunk, &mut bad);
         }
         let mut s = engine.session().unwrap();
         s.prefill(&case.tokens).unwrap();
@@ -91,17 +128,108 @@ fn run(adjust: Option<fn(&mut tokstep::kernel::Caps)>) {
             .unwrap()
             .flat_map(|p| p.unwrap().ids)
             .collect();
-        if got != case.greedy {
-            bad.push(format!(
-                "{}: greedy {got:?}, want {:?}",
-                case.model, case.greedy
-            ));
-        }
+        greedy(&case, &got, &mut bad);
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
-#[test]
-fn own_variants() {
-    run(None);
+/// The whole program on the CPU twins, driven by hand: what the plan says, without any device.
+fn cpu_twins() {
+    let caps = Caps {
+        subgroups: true,
+        subgroup_max: 32,
+        software: false,
+        max_storage: 128 << 20,
+        max_uniform: 65536,
+        max_texture: 8192,
+        max_grid: 65535,
+        max_lanes: 256,
+    };
+    let mut bad = Vec::new();
+    for (path, case) in cases() {
+        let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
+        let wish = Wish {
+            context: Some(64),
+            slots: 2,
+            chunk: None,
+        };
+        let sizes = Sizes::fit(&model.hyper, &caps, wish).unwrap();
+        let mut r = Runner::new(Arc::new(plan::build(&model, &caps, sizes)));
+        let io = r.program().io;
+        let n_vocab = model.hyper.n_vocab as usize;
+        r.write(io.pages, 0, &[1, 0]); // a page per slot, the second slot's first
+        let feed = |r: &mut Runner, first: usize, ids: &[u32], which| {
+            let n = ids.len() as u32;
+            let mut cols = vec![n, n - 1, 0, 0];
+            ids.iter()
+                .zip(first as u32..)
+                .for_each(|(id, p)| cols.extend([*id, p, 0, 1]));
+            r.write(io.prompt_cols, 0, &cols);
+            r.run(
+                which,
+                Batch {
+                    cols: n,
+                    kv_len: first as u32 + n,
+                },
+            );
+        };
+        let chunk = 7;
+        let mut judge = Judge::default();
+        for (c, ids) in case.tokens.chunks(chunk).enumerate() {
+            feed(&mut r, c * chunk, ids, Which::Logits);
+            let all: &[f32] = bytemuck::cast_slice(r.words(io.logits));
+            for i in 0..ids.len() {
+                judge.see(
+                    &case,
+                    c * chunk + i,
+                    &all[i * sizes.logits_stride as usize..][..n_vocab],
+                );
+            }
+        }
+        judge.end(&case, chunk, &mut bad);
+
+        // The last token again, now sampling; then one token a step.
+        let last = case.tokens.len() - 1;
+        let state = Slot {
+            repeat_penalty: 1.0,
+            top_p: 1.0,
+            hist_len: last as u32 + 1,
+            ..Default::default()
+        };
+        r.write(io.slots, 0, bytemuck::cast_slice(&[state]));
+        r.write(io.history, 0, &case.tokens);
+        r.write(io.cols, 16, &[0, last as u32, 0, 1]);
+        r.write(io.prompt_rows, 0, &[0]);
+        feed(&mut r, last, &case.tokens[last..], Which::PrefillLast);
+        for i in 1..case.greedy.len() {
+            r.run(
+                Which::Decode,
+                Batch {
+                    cols: sizes.slots,
+                    kv_len: (last + 1 + i) as u32,
+                },
+            );
+        }
+        assert!(case.greedy.len() <= RING_LEN as usize);
+        greedy(&case, &r.words(io.ring)[..case.greedy.len()], &mut bad);
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+fn main() {
+    fn variants(name: &str, adjust: Option<fn(&mut Caps)>) -> Trial {
+        gpu_trial(name, move || on_device(adjust))
+    }
+    common::run(vec![
+        trial("cpu_twins", cpu_twins),
+        variants("own_variants", None),
+        variants("gpu_variants", Some(|c| c.software = false)),
+        variants(
+            "plain_variants",
+            Some(|c| {
+                c.software = false;
+                c.subgroups = false;
+            }),
+        ),
+    ]);
 }

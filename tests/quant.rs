@@ -1,6 +1,10 @@
 //! Weight types: decode against goldens, repacked rows read back by the documented layout, shader
 //! slots validated. Loops over the table; a new type adds its layout to `unpack`.
 
+#[path = "common/blocks.rs"]
+mod blocks;
+
+use blocks::floats;
 use half::f16;
 use tokstep::quant::{self, QuantType};
 
@@ -175,18 +179,6 @@ fn unpack(name: &str, record: &[u32], k: usize) -> Vec<f32> {
     (0..32 * nb).map(w).collect()
 }
 
-/// Byte positions of the f16 numbers in a block of the file.
-fn halves(name: &str) -> &'static [usize] {
-    match name {
-        "F16" | "Q4_0" | "Q5_0" | "Q8_0" => &[0],
-        "Q4_1" | "Q5_1" | "Q4_K" | "Q5_K" => &[0, 2],
-        "Q2_K" => &[80, 82],
-        "Q3_K" => &[108],
-        "Q6_K" => &[208],
-        _ => &[],
-    }
-}
-
 struct Rng(u64);
 
 impl Rng {
@@ -203,12 +195,13 @@ impl Rng {
 fn random_row(t: &QuantType, k: usize, half: &mut dyn FnMut(u32) -> u16) -> Vec<u8> {
     let mut rng = Rng(k as u64 + (u64::from(t.ggml.id) << 20));
     let mut row: Vec<u8> = (0..t.row_bytes(k)).map(|_| rng.next() as u8).collect();
+    let (halves, tops) = floats(t.name);
     for b in row.chunks_exact_mut(t.bytes) {
-        for &at in halves(t.name) {
+        for &at in halves {
             b[at..at + 2].copy_from_slice(&half(rng.next()).to_le_bytes());
         }
-        if t.block == 1 && t.name != "F16" {
-            b[t.bytes - 1] &= 0xfe; // F32 and BF16: finite
+        for &at in tops {
+            b[at] &= 0xbe; // below 2
         }
     }
     row

@@ -1,6 +1,9 @@
 //! The sampling kernels on a device against their twins: the same random logits and settings, step
 //! after step, must leave the same tokens, slots, columns and history.
 
+mod common;
+
+use common::{Rng, gpu_trial};
 use tokstep::gpu::{Gpu, GpuProgram};
 use tokstep::kernel::params::{LogitsPart, Penalize, Sample, Slot};
 use tokstep::kernel::{Caps, Shader};
@@ -13,24 +16,6 @@ const RING: u32 = 8;
 /// Slot of each logits row; slot 3 is not active, slot 4 has no row.
 const ROWS: [u32; 5] = [2, u32::MAX, 0, 3, 1];
 const SLOTS: usize = 5;
-
-/// xorshift64* of Vigna.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u32 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
-    }
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 8) as f32 / (1 << 24) as f32
-    }
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.next() as usize % list.len()]
-    }
-}
 
 fn program(caps: &Caps, lanes: u32, n_vocab: u32, n_parts: u32) -> Program {
     let stride = n_vocab.next_multiple_of(64);
@@ -185,7 +170,7 @@ fn slot(r: &mut Rng) -> Slot {
 }
 
 fn compare(lanes: u32, n_vocab: u32, n_parts: u32, steps: u32) {
-    let gpu = Gpu::open(std::env::var("TOKSTEP_DEVICE").ok().as_deref()).expect("a device");
+    let gpu = Gpu::open(common::device().as_deref()).expect("a device");
     let mut all_caps = vec![gpu.caps.clone()];
     if gpu.caps.subgroups {
         all_caps.push(Caps {
@@ -245,24 +230,29 @@ fn words(d: &Data) -> &[u32] {
     }
 }
 
-#[test]
-#[ignore = "needs a GPU or a software device"]
 fn small_vocabularies() {
     for n_vocab in [1, 2, 31, 65] {
         compare(64, n_vocab, 1, 40);
     }
 }
 
-#[test]
-#[ignore = "needs a GPU or a software device"]
 fn a_list_of_candidates_fits_or_not() {
     compare(64, 3001, 64, 200);
     compare(256, 3001, 7, 200);
 }
 
 /// More than one round of the penalty's bitmap.
-#[test]
-#[ignore = "needs a GPU or a software device"]
 fn large_vocabulary() {
     compare(256, 151_936, 64, 6);
+}
+
+fn main() {
+    common::run(vec![
+        gpu_trial("small_vocabularies", small_vocabularies),
+        gpu_trial(
+            "a_list_of_candidates_fits_or_not",
+            a_list_of_candidates_fits_or_not,
+        ),
+        gpu_trial("large_vocabulary", large_vocabulary),
+    ]);
 }

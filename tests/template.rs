@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{json, model};
+use common::{json, model_trial, trial};
 use serde_json::{Map, Value, json};
+use std::path::Path;
 use tokstep::Error;
 use tokstep::gguf::Gguf;
 use tokstep::text::{ChatTemplate, Message};
@@ -25,7 +26,6 @@ fn run(source: &str) -> tokstep::Result<String> {
     ChatTemplate::new(source)?.render_chat(&messages)
 }
 
-#[test]
 fn templates_render_as_transformers_does() {
     let cases = json("cases/chat/templates.json");
     let mut wrong = Vec::new();
@@ -48,7 +48,6 @@ fn templates_render_as_transformers_does() {
 }
 
 /// What jinja2 3.1 and json.dumps print for each of these.
-#[test]
 fn like_python() {
     for (source, expected) in [
         (
@@ -118,7 +117,6 @@ fn like_python() {
     }
 }
 
-#[test]
 fn a_failing_template_names_its_line() {
     let text = run("a\n{% for m in messages %}\n{{ m.x.y }}\n{% endfor %}")
         .unwrap_err()
@@ -140,7 +138,6 @@ fn a_failing_template_names_its_line() {
 }
 
 /// None of these may hang, exhaust the memory or the stack.
-#[test]
 fn a_hostile_template_is_stopped() {
     let deep = format!("{{{{ {}1{} }}}}", "(".repeat(100_000), ")".repeat(100_000));
     let nest = format!(
@@ -173,7 +170,6 @@ fn a_hostile_template_is_stopped() {
 }
 
 /// A value nested deeper than the stack would allow to print or drop naively.
-#[test]
 fn a_deeply_nested_value_does_no_harm() {
     let build = "{% set ns = namespace(x=[0]) %}{% for j in range(9) %}{% for i in range(90000) %}{% set ns.x = [ns.x] %}{% endfor %}{% endfor %}";
     for end in [
@@ -186,11 +182,10 @@ fn a_deeply_nested_value_does_no_harm() {
     }
 }
 
-#[test]
-#[ignore = "needs the model SmolLM2-135M-Instruct.Q4_1.gguf"]
-fn real_templates_render_as_transformers_does() {
-    const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
-    let g = Gguf::open(&model(FILE)).unwrap();
+const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+fn real_templates_render_as_transformers_does(path: &Path) {
+    let g = Gguf::open(path).unwrap();
     let template = ChatTemplate::from_gguf(&g).unwrap().unwrap();
     let cases = json("cases/chat/real_templates.json");
     let of_model = cases
@@ -215,4 +210,31 @@ fn real_templates_render_as_transformers_does() {
         count += 1;
     }
     assert_eq!(count, 4);
+}
+
+fn main() {
+    common::run(vec![
+        trial(
+            "templates_render_as_transformers_does",
+            templates_render_as_transformers_does,
+        ),
+        trial("like_python", like_python),
+        trial(
+            "a_failing_template_names_its_line",
+            a_failing_template_names_its_line,
+        ),
+        trial(
+            "a_hostile_template_is_stopped",
+            a_hostile_template_is_stopped,
+        ),
+        trial(
+            "a_deeply_nested_value_does_no_harm",
+            a_deeply_nested_value_does_no_harm,
+        ),
+        model_trial(
+            "real_templates_render_as_transformers_does",
+            FILE,
+            real_templates_render_as_transformers_does,
+        ),
+    ]);
 }

@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{case, json, model};
+use common::{case, json, model_trial, trial};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::path::Path;
 use tokstep::gguf::Gguf;
 use tokstep::text::Tokenizer;
 
-fn open(path: &std::path::Path) -> Tokenizer {
+fn open(path: &Path) -> Tokenizer {
     Tokenizer::from_gguf(&Gguf::open(path).unwrap()).unwrap()
 }
 
@@ -53,14 +54,12 @@ fn check(cases: &str, tokenizer: impl Fn(&str) -> Option<Tokenizer>) -> usize {
     count
 }
 
-#[test]
 fn tiny_vocabularies() {
     let open_case = |name: &str| Some(open(&case(&format!("cases/tokenizer/{name}"))));
     assert_eq!(check("cases/tokenizer/tiny.json", open_case), 187);
 }
 
 /// Qwen2 was trained on composed text; llama.cpp does not compose, Hugging Face does.
-#[test]
 fn qwen2_text_is_composed_first() {
     let t = open(&case("cases/tokenizer/tok_qwen2.gguf"));
     let ids = |text| t.encode(text, true, false).unwrap();
@@ -70,41 +69,15 @@ fn qwen2_text_is_composed_first() {
     assert_ne!(ids("caf\u{65}\u{301}"), ids("caf\u{e9}"));
 }
 
-fn real(name: &str) -> Option<&'static str> {
-    match name {
-        "smollm2" => Some("SmolLM2-135M-Instruct.Q4_1.gguf"),
-        "gemma3" => Some("gemma-3-270m.Q4_K_M.gguf"),
-        _ => None,
-    }
-}
-
-#[test]
-#[ignore = "needs the model SmolLM2-135M-Instruct.Q4_1.gguf"]
-fn smollm2_cases() {
-    let wanted = |name: &str| {
-        real(name)
-            .filter(|_| name == "smollm2")
-            .map(|f| open(&model(f)))
-    };
-    assert_eq!(check("cases/tokenizer/real_models.json", wanted), 82);
-    golden("smollm2");
-}
-
-#[test]
-#[ignore = "needs the model gemma-3-270m.Q4_K_M.gguf"]
-fn gemma3_cases() {
-    let wanted = |name: &str| {
-        real(name)
-            .filter(|_| name == "gemma3")
-            .map(|f| open(&model(f)))
-    };
-    assert_eq!(check("cases/tokenizer/real_models.json", wanted), 75);
-    golden("gemma3");
+/// The cases of a real model and the prompts recorded for it.
+fn real_cases(name: &str, path: &Path, number: usize) {
+    let wanted = |n: &str| (n == name).then(|| open(path));
+    assert_eq!(check("cases/tokenizer/real_models.json", wanted), number);
+    golden(name, &open(path));
 }
 
 /// Twelve prompts in four modes.
-fn golden(name: &str) {
-    let t = open(&model(real(name).unwrap()));
+fn golden(name: &str, t: &Tokenizer) {
     let mut count = 0;
     for prompt in json(&format!("golden/tokens_{name}.json"))
         .as_array()
@@ -121,4 +94,17 @@ fn golden(name: &str) {
         }
     }
     assert_eq!(count, 48);
+}
+
+fn main() {
+    common::run(vec![
+        trial("tiny_vocabularies", tiny_vocabularies),
+        trial("qwen2_text_is_composed_first", qwen2_text_is_composed_first),
+        model_trial("smollm2_cases", "SmolLM2-135M-Instruct.Q4_1.gguf", |path| {
+            real_cases("smollm2", path, 82)
+        }),
+        model_trial("gemma3_cases", "gemma-3-270m.Q4_K_M.gguf", |path| {
+            real_cases("gemma3", path, 75)
+        }),
+    ]);
 }

@@ -1,8 +1,10 @@
 //! `verify` passes where the device is right, and names the step where it is not.
+
+mod common;
+
 use std::path::Path;
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions};
 
-#[test]
 fn whole_answers_agree_step_by_step() {
     for name in ["llama_q4_k", "gemma3_q8_0", "qwen2_q4_k", "qwen3_f32"] {
         let path =
@@ -10,6 +12,7 @@ fn whole_answers_agree_step_by_step() {
         let o = EngineOptions {
             context: Some(128),
             verify: true,
+            device: common::device(),
             ..Default::default()
         };
         let e = Engine::load(&path, &o, &mut |_| ()).unwrap();
@@ -29,4 +32,11 @@ fn whole_answers_agree_step_by_step() {
         assert_eq!(n, 12);
         assert!(e.verified().unwrap() > 200);
     }
+}
+
+fn main() {
+    common::run(vec![common::gpu_trial(
+        "whole_answers_agree_step_by_step",
+        whole_answers_agree_step_by_step,
+    )]);
 }

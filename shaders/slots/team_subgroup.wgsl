@@ -17,7 +17,8 @@ struct Team {
 }
 
 fn team_of(in: In) -> Team {
-    return Team(in.sg, in.nsg, in.lane, in.size);
+    // A subgroup may be wider than the workgroup; lanes that are not there do no work.
+    return Team(in.sg, in.nsg, in.lane, min(in.size, WG));
 }
 
 fn team_sum(v: vec4<f32>, lid: u32) -> vec4<f32> {

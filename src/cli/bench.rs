@@ -2,7 +2,7 @@
 //! columns, with what the device had to read and how near its memory's speed that is.
 
 use super::load::{self, ModelArgs};
-use super::{out, progress, stats};
+use super::{explain, out, progress, stats};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 use std::time::Instant;
@@ -60,6 +60,9 @@ pub struct BenchArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Md)]
     output: Format,
+    /// Afterwards, on stderr: where the time of a decode step goes, by kernel, at each depth
+    #[arg(long)]
+    explain: bool,
 }
 
 /// A number of tokens no context exceeds, so that sums of them stay numbers.
@@ -126,6 +129,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return Err(Error::NothingToMeasure);
     }
     let need = tests.iter().map(|t| t.context()).max().unwrap_or(1);
+    let need = need + if args.explain { explain::ROOM } else { 0 };
     let options = EngineOptions {
         context: Some(need),
         ..EngineOptions::default()
@@ -163,6 +167,11 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     bar.finish_and_clear();
     if args.output == Format::Json {
         out::line(serde_json::to_string_pretty(&rows).expect("strings and numbers"))?;
+    }
+    if args.explain {
+        for &depth in &args.n_depth {
+            explain::run(&engine, &synthetic(&engine, depth.max(1) as usize))?;
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod bench;
 mod chat;
 mod devices;
+mod explain;
 mod info;
 mod interrupt;
 mod json;

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::generate::GenerateOptions;
 use super::info::{self, EngineInfo};
 use super::scheduler::Scheduler;
 use super::session::Session;
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, GpuProgram, Loading};
+use crate::gpu::{Gpu, GpuProgram, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
@@ -158,6 +159,38 @@ impl Engine {
     /// Steps compared with their CPU twins so far, when loaded with `verify`.
     pub fn verified(&self) -> Option<u64> {
         self.scheduler.borrow().verified()
+    }
+
+    /// Time of every dispatch of a decode step after `prompt`, the medians of five steps; `None` where
+    /// the device has no timestamps.
+    pub fn step_times(&self, prompt: &[u32]) -> Result<Option<Vec<StepTime>>> {
+        if !self.gpu.has_timestamps() {
+            return Ok(None);
+        }
+        let mut session = self.session()?;
+        session.prefill(prompt)?;
+        let one = GenerateOptions {
+            max_tokens: Some(1),
+            ignore_eos: true,
+            ..Default::default()
+        };
+        let mut answer = session.generate(&one)?;
+        answer.next().transpose()?;
+        let mut scheduler = self.scheduler.borrow_mut();
+        let runs = (0..5)
+            .map(|_| scheduler.profile())
+            .collect::<Result<Vec<_>>>()?;
+        drop(scheduler);
+        let median = |i: usize| {
+            let mut ns: Vec<f64> = runs.iter().map(|r| r[i].ns).collect();
+            ns.sort_by(f64::total_cmp);
+            ns[ns.len() / 2]
+        };
+        let mut times = runs[0].clone();
+        for (i, t) in times.iter_mut().enumerate() {
+            t.ns = median(i);
+        }
+        Ok(Some(times))
     }
 
     /// Several sequences side by side are driven through the scheduler itself.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use crate::gpu::{GpuProgram, Staging};
+use crate::gpu::{Commands, GpuProgram, Staging};
 use crate::plan::{Batch, Which};
 
 /// What one command buffer is to hold.
@@ -22,7 +22,7 @@ pub struct Job {
 /// The thread and what it was last asked for.
 pub struct Recorder {
     jobs: Option<Sender<Job>>,
-    done: Receiver<wgpu::CommandBuffer>,
+    done: Receiver<Commands>,
     asked: Option<Job>,
     thread: Option<JoinHandle<()>>,
 }
@@ -42,7 +42,7 @@ impl Recorder {
                     });
                     let ring = &staging[job.staging];
                     let commands = program.record(Which::Decode, batches, |encoder| {
-                        ring.copy(&program, encoder, u64::MAX)
+                        ring.copy(&program, program.program.io.ring, encoder)
                     });
                     if outbox.send(commands).is_err() {
                         return;
@@ -65,7 +65,7 @@ impl Recorder {
     }
 
     /// The commands of a job: what was asked for if it is just that, else recorded now.
-    pub fn take(&mut self, job: Job) -> wgpu::CommandBuffer {
+    pub fn take(&mut self, job: Job) -> Commands {
         loop {
             match self.asked.take() {
                 None => self.ask(job),

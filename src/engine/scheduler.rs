@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
 use super::verify::Verifier;
-use crate::gpu::{GpuProgram, Staging};
+use crate::gpu::{GpuProgram, Staging, StepTime};
 use crate::kernel::params::Slot as SlotState;
 use crate::plan::sizes::RING_LEN;
 use crate::plan::{Batch, BufId, Sizes, Which};
@@ -58,7 +58,7 @@ impl Scheduler {
     pub fn new(program: Arc<GpuProgram>) -> Result<Scheduler> {
         let sizes = program.program.sizes;
         let ring = u64::from(sizes.slots * RING_LEN) * 4;
-        let new = |name| Staging::new(&program.gpu, name, program.program.io.ring, ring);
+        let new = |name| Staging::new(&program.gpu, name, ring);
         let staging = Arc::new([new("ring copy 0")?, new("ring copy 1")?]);
         Ok(Scheduler {
             recorder: Recorder::start(program.clone(), staging.clone()),
@@ -208,7 +208,7 @@ impl Scheduler {
         let p = &self.program;
         p.gpu
             .submit(p.record(Which::Decode, std::iter::empty(), |encoder| {
-                ring.copy(p, encoder, u64::MAX)
+                ring.copy(p, io.ring, encoder)
             }));
         ring.read(&p.gpu, |words| id = words[(slot * RING_LEN) as usize])?;
         self.check(slot, id, position)
@@ -286,7 +286,7 @@ impl Scheduler {
             let (p, ring) = (&self.program, &self.staging[self.flip]);
             p.gpu
                 .submit(p.record(Which::Decode, std::iter::empty(), |e| {
-                    ring.copy(p, e, u64::MAX)
+                    ring.copy(p, p.program.io.ring, e)
                 }));
         } else {
             self.program.gpu.submit(self.recorder.take(job));
@@ -324,6 +324,29 @@ impl Scheduler {
         Ok(out)
     }
 
+    /// One decode step with a timestamp around every dispatch; the device must have timestamps. The
+    /// sampled tokens count as decoded but are not returned.
+    pub fn profile(&mut self) -> Result<Vec<StepTime>> {
+        let longest = self
+            .slots
+            .iter()
+            .filter(|s| s.active)
+            .map(|s| s.position)
+            .max();
+        let batch = Batch {
+            cols: self.sizes.slots,
+            kv_len: longest.unwrap_or(0) + 1,
+        };
+        for slot in 0..self.sizes.slots {
+            if self.slots[slot as usize].active {
+                self.reserve(slot, self.slots[slot as usize].position + 1);
+                self.slots[slot as usize].position += 1;
+                self.slots[slot as usize].count += 1;
+            }
+        }
+        self.program.profile(Which::Decode, batch)
+    }
+
     /// Feeds tokens and hands over the logits after each of them.
     pub fn logits(
         &mut self,
@@ -337,20 +360,14 @@ impl Scheduler {
         let p = self.program.clone();
         if self.logits.is_none() {
             let bytes = (chunk * stride * 4) as u64;
-            self.logits = Some(Staging::new(
-                &p.gpu,
-                "logits copy",
-                p.program.io.logits,
-                bytes,
-            )?);
+            self.logits = Some(Staging::new(&p.gpu, "logits copy", bytes)?);
         }
         for (i, part) in ids.chunks(chunk).enumerate() {
             self.chunk(slot, start + (i * chunk) as u32, part, Which::Logits)?;
             let staging = self.logits.as_ref().unwrap_or_else(|| unreachable!());
-            let bytes = (part.len() * stride * 4) as u64;
             p.gpu
                 .submit(p.record(Which::Decode, std::iter::empty(), |e| {
-                    staging.copy(&p, e, bytes)
+                    staging.copy(&p, p.program.io.logits, e)
                 }));
             staging.read(&p.gpu, |words| {
                 let all: &[f32] = bytemuck::cast_slice(words);

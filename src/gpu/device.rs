@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::adapters;
+use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::{Error, Result};
 
@@ -160,7 +160,7 @@ impl Gpu {
     }
 
     /// Submits recorded work.
-    pub fn submit(&self, commands: wgpu::CommandBuffer) {
+    pub fn submit(&self, commands: Commands) {
         add(&self.counts.submits, 1);
         self.queue.submit([commands]);
     }

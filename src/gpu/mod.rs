@@ -5,6 +5,7 @@ pub mod adapters;
 mod copy;
 mod device;
 mod pipelines;
+mod profile;
 mod program;
 mod read;
 mod trusted;
@@ -12,5 +13,12 @@ mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
+pub use profile::StepTime;
 pub use program::{GpuProgram, Loading};
 pub use read::Staging;
+
+/// Recorded work, ready to be submitted once. The engine hands these around without naming wgpu.
+pub type Commands = wgpu::CommandBuffer;
+
+/// What work is being recorded into.
+pub type Encoder = wgpu::CommandEncoder;

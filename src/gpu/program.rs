@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::device::{Gpu, add};
 use super::pipelines::Pipelines;
 use super::upload::upload;
+use super::{Commands, Encoder};
 use crate::plan::{Batch, BufId, Buffer, Plan, Program, Step, Which};
 use crate::{Error, Result};
 
@@ -120,8 +121,8 @@ impl GpuProgram {
         &self,
         which: Which,
         batches: impl Iterator<Item = Batch>,
-        after: impl FnOnce(&mut wgpu::CommandEncoder),
-    ) -> wgpu::CommandBuffer {
+        after: impl FnOnce(&mut Encoder),
+    ) -> Commands {
         let mut encoder = self
             .gpu
             .device
@@ -150,25 +151,37 @@ impl GpuProgram {
     }
 
     /// Records one step alone; `None` if it has nothing to do for this batch.
-    pub fn record_step(
+    pub fn record_step(&self, which: Which, index: usize, batch: Batch) -> Option<Commands> {
+        let mut encoder = self.gpu.device.create_command_encoder(&Default::default());
+        self.encode_step(&mut encoder, which, index, batch, None)
+            .then(|| encoder.finish())
+    }
+
+    /// One step as a pass of its own; whether it had anything to do.
+    pub(super) fn encode_step(
         &self,
+        encoder: &mut Encoder,
         which: Which,
         index: usize,
         batch: Batch,
-    ) -> Option<wgpu::CommandBuffer> {
-        let (step, made) = self.steps(which).nth(index)?;
-        let [x, y, z] = step.grid(batch)?;
-        let mut encoder = self
-            .gpu
-            .device
-            .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+    ) -> bool {
+        let Some((step, made)) = self.steps(which).nth(index) else {
+            return false;
+        };
+        let Some([x, y, z]) = step.grid(batch) else {
+            return false;
+        };
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes,
+        });
         pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
         pass.set_bind_group(0, &made.group, &[]);
         pass.dispatch_workgroups(x, y, z);
         drop(pass);
         add(&self.gpu.counts.dispatches, 1);
-        Some(encoder.finish())
+        true
     }
 
     /// Writes words into a buffer, before whatever is submitted next.

@@ -1,37 +1,35 @@
 //! Results on their way to the host: staging buffers that are made at load and mapped in turn.
 
+use super::Encoder;
 use super::device::{Gpu, add};
 use super::program::{GpuProgram, Resource};
 use crate::plan::BufId;
 use crate::{Error, Result};
 
-/// A buffer the host can map, with the part of a device buffer it is to be filled from.
+/// A buffer the host can map.
 pub struct Staging {
     buffer: wgpu::Buffer,
-    from: BufId,
     bytes: u64,
 }
 
 impl Staging {
-    /// Room for the first `bytes` of a buffer.
-    pub fn new(gpu: &Gpu, name: &str, from: BufId, bytes: u64) -> Result<Staging> {
+    /// Room for `bytes`.
+    pub fn new(gpu: &Gpu, name: &str, bytes: u64) -> Result<Staging> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         Ok(Staging {
             buffer: gpu.buffer(name, bytes, usage)?,
-            from,
             bytes,
         })
     }
 
-    /// Records the copy.
-    pub fn copy(&self, p: &GpuProgram, encoder: &mut wgpu::CommandEncoder, bytes: u64) {
-        encoder.copy_buffer_to_buffer(
-            p.buffer(self.from),
-            0,
-            &self.buffer,
-            0,
-            bytes.min(self.bytes),
-        );
+    /// Records a copy of the first bytes of a program's buffer, as many as there is room for.
+    pub fn copy(&self, p: &GpuProgram, from: BufId, encoder: &mut Encoder) {
+        let bytes = p.program.buffers[from].bytes;
+        self.copy_from(p.buffer(from), encoder, bytes);
+    }
+
+    pub(super) fn copy_from(&self, from: &wgpu::Buffer, encoder: &mut Encoder, bytes: u64) {
+        encoder.copy_buffer_to_buffer(from, 0, &self.buffer, 0, bytes.min(self.bytes));
     }
 
     /// Waits for all submitted work and hands over the words.
@@ -68,12 +66,12 @@ impl GpuProgram {
             Resource::Buffer(b) => b.size(),
             Resource::Texture { .. } => panic!("{} is a texture", self.program.buffers[id].name),
         };
-        let staging = Staging::new(&self.gpu, "read", id, bytes)?;
+        let staging = Staging::new(&self.gpu, "read", bytes)?;
         let mut encoder = self
             .gpu
             .device
             .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        staging.copy(self, &mut encoder, bytes);
+        staging.copy(self, id, &mut encoder);
         self.gpu.submit(encoder.finish());
         staging.read(&self.gpu, <[u32]>::to_vec)
     }

@@ -161,6 +161,7 @@ fn type_of(g: &Gguf, t: &TensorInfo) -> Result<&'static QuantType> {
         path: g.path().to_path_buf(),
         tensor: t.name.clone(),
         ty: t.ty.name,
+        known: quant::ALL.iter().map(|t| t.name).collect(),
     })
 }
 

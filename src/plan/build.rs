@@ -141,28 +141,8 @@ impl Builder<'_> {
         let mut shards = Vec::new();
         for first in (0..m.rows).step_by(per) {
             let rows = per.min(m.rows - first);
-            let mut words = (rows * m.row_vec4s() + rows.div_ceil(4)) as u64;
-            let texture = self.caps.software.then(|| {
-                // Short lines waste little at the end; a side has a limit.
-                let mut shift = 6;
-                while words.div_ceil(1 << shift) > u64::from(self.caps.max_texture) {
-                    shift += 1;
-                }
-                words = words.next_multiple_of(1 << shift);
-                shift
-            });
             let id = self.buffers.len();
-            self.buffers.push(Buffer {
-                name: m.label.clone(),
-                pool: Pool::Weights,
-                bytes: words * 16,
-                texture,
-                init: Init::Rows {
-                    matrix: m.clone(),
-                    first,
-                    rows,
-                },
-            });
+            self.buffers.push(shard(self.caps, m, first, rows));
             shards.push((id, first, rows));
         }
         self.shards.insert(Arc::as_ptr(m) as usize, shards);
@@ -180,5 +160,30 @@ pub(super) fn bind(name: &'static str, buf: BufId) -> Bind {
         name,
         buf,
         offset: 0,
+    }
+}
+
+/// The resource for `rows` rows of a matrix from row `first` on, as a device with `caps` wants it.
+pub fn shard(caps: &Caps, m: &SharedMatrix, first: usize, rows: usize) -> Buffer {
+    let mut words = (rows * m.row_vec4s() + rows.div_ceil(4)) as u64;
+    let texture = caps.software.then(|| {
+        // Short lines waste little at the end; a side has a limit.
+        let mut shift = 6;
+        while words.div_ceil(1 << shift) > u64::from(caps.max_texture) {
+            shift += 1;
+        }
+        words = words.next_multiple_of(1 << shift);
+        shift
+    });
+    Buffer {
+        name: m.label.clone(),
+        pool: Pool::Weights,
+        bytes: words * 16,
+        texture,
+        init: Init::Rows {
+            matrix: m.clone(),
+            first,
+            rows,
+        },
     }
 }

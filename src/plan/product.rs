@@ -113,7 +113,7 @@ impl Builder<'_> {
                     mode: mode as u32,
                     softcap,
                 };
-                let (shader, grid) = self.product_shader(matrix, cut, rows as u32);
+                let (shader, grid) = shader(self.caps, matrix.ty.shader, cut, rows as u32);
                 let label = match n_shards {
                     1 => matrix.label.clone(),
                     _ => format!("{}#{s}", matrix.label),
@@ -142,60 +142,6 @@ impl Builder<'_> {
         }
     }
 
-    fn product_shader(&self, m: &Matrix, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
-        let caps = self.caps;
-        let x = (
-            "x",
-            if cut.uniform {
-                "slots/x_uniform.wgsl"
-            } else {
-                "slots/x_storage.wgsl"
-            },
-        );
-        let columns = match cut.columns {
-            1 => "slots/columns_1.wgsl",
-            4 => "slots/columns_4.wgsl",
-            _ => "slots/columns_8.wgsl",
-        };
-        let mut slots = vec![("quant", m.ty.shader), caps.weights(), x];
-        let mut overrides = Vec::new();
-        // Workgroups along x, the rest along the free dimension.
-        let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));
-        let grid = match cut.kernel {
-            "matmul" => {
-                let (a, b) = split(rows.div_ceil(64));
-                [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
-            }
-            "matvec_rows" => {
-                let lanes = 32;
-                slots.push(("columns", columns));
-                overrides.push(("WG", lanes));
-                let (a, b) = split(rows.div_ceil(2 * lanes));
-                [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
-            }
-            _ => {
-                let lanes = 64.min(caps.max_lanes);
-                slots.extend([("columns", columns), caps.team()]);
-                overrides.push(("WG", lanes));
-                let teams = if caps.subgroups {
-                    (lanes / caps.subgroup_max).max(1)
-                } else {
-                    1
-                };
-                let (a, b) = split(rows.div_ceil(4 * teams));
-                [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
-            }
-        };
-        (
-            Shader {
-                kernel: cut.kernel,
-                slots,
-                overrides,
-            },
-            grid,
-        )
-    }
-
     /// An activation buffer of `n` f32 per column, made on first use.
     pub fn act(&mut self, name: &'static str, n: u32) -> Act {
         let stride = stride(n);
@@ -207,4 +153,58 @@ impl Builder<'_> {
             stride,
         }
     }
+}
+
+/// The pipeline and grid of a product with `rows` rows, `quant` the shader file of their weight type.
+pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
+    let x = (
+        "x",
+        if cut.uniform {
+            "slots/x_uniform.wgsl"
+        } else {
+            "slots/x_storage.wgsl"
+        },
+    );
+    let columns = match cut.columns {
+        1 => "slots/columns_1.wgsl",
+        4 => "slots/columns_4.wgsl",
+        _ => "slots/columns_8.wgsl",
+    };
+    let mut slots = vec![("quant", quant), caps.weights(), x];
+    let mut overrides = Vec::new();
+    // Workgroups along x, the rest along the free dimension.
+    let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));
+    let grid = match cut.kernel {
+        "matmul" => {
+            let (a, b) = split(rows.div_ceil(64));
+            [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
+        }
+        "matvec_rows" => {
+            let lanes = 32;
+            slots.push(("columns", columns));
+            overrides.push(("WG", lanes));
+            let (a, b) = split(rows.div_ceil(2 * lanes));
+            [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
+        }
+        _ => {
+            let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
+            slots.extend([("columns", columns), caps.team()]);
+            overrides.push(("WG", lanes));
+            let teams = if caps.subgroups {
+                (lanes / caps.subgroup_max).max(1)
+            } else {
+                1
+            };
+            let (a, b) = split(rows.div_ceil(4 * teams));
+            [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
+        }
+    };
+    (
+        Shader {
+            kernel: cut.kernel,
+            slots,
+            overrides,
+        },
+        grid,
+    )
 }

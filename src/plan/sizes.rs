@@ -60,6 +60,17 @@ pub fn stride(n: u32) -> u32 {
     n.next_multiple_of(64)
 }
 
+/// Bytes of KV cache that are taken without being asked for.
+const DEFAULT_KV: u64 = 1 << 30;
+
+/// The largest context (in whole pages) whose cache stays within [`DEFAULT_KV`] for all slots: many
+/// models were trained for contexts whose cache is far larger than the model. `-c` overrides it.
+fn default_context(h: &Hyper, hdp: u32, slots: u32) -> u32 {
+    let position = 2 * 2 * u64::from(h.n_head_kv * hdp) * h.layers.len() as u64;
+    let pages = DEFAULT_KV / (position * u64::from(PAGE_LEN) * u64::from(slots));
+    u32::try_from(pages.max(1) * u64::from(PAGE_LEN)).unwrap_or(u32::MAX)
+}
+
 impl Sizes {
     /// Fits a wish to a model and a device.
     pub fn fit(h: &Hyper, caps: &Caps, wish: Wish) -> Result<Sizes> {
@@ -80,7 +91,14 @@ impl Sizes {
                 });
             }
             Some(c) => c,
-            None => h.context.min(most),
+            None if most == 0 => {
+                return Err(Error::ContextTooLarge {
+                    context: PAGE_LEN,
+                    largest: 0,
+                    slots,
+                });
+            }
+            None => h.context.min(most).min(default_context(h, hdp, slots)),
         };
         let logits_stride = stride(h.n_vocab);
         let tile = if caps.software { 8 } else { 32 };

@@ -69,6 +69,13 @@ pub fn matvec(bytes: &[u8], _grid: [u32; 3], b: &mut Binds) {
     }
 }
 
+/// Like [`matvec`], but the grid says how many of the columns are done, 32 at a time.
+pub fn matmul(bytes: &[u8], grid: [u32; 3], b: &mut Binds) {
+    let mut p: MatVec = params(bytes);
+    p.n_cols = p.n_cols.min(32 * grid[1]);
+    matvec(bytemuck::bytes_of(&p), grid, b);
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Data, Rows, twin};

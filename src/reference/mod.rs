@@ -22,7 +22,7 @@ static TWINS: &[(&str, Twin)] = &[
     ("get_rows", matrix::get_rows),
     ("matvec", matrix::matvec),
     ("matvec_rows", matrix::matvec),
-    ("matmul", matrix::matvec),
+    ("matmul", matrix::matmul),
     ("rms_norm", norm::rms_norm),
     ("post_norm", norm::post_norm),
     ("glu", norm::glu),

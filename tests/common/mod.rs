@@ -1,6 +1,12 @@
-//! Helpers for several test files.
+//! Helpers for several test files: case files, real models, and trials that say truthfully whether
+//! they ran. A test that needs a device or a model shows as `ignored` where there is none, and fails
+//! with `CI=true`, so that a pipeline never passes by skipping.
+
+#![allow(dead_code)] // no test file needs all of it
 
 use std::path::{Path, PathBuf};
+
+pub use libtest_mimic::Trial;
 
 /// A file under tests/.
 pub fn case(path: &str) -> PathBuf {
@@ -15,19 +21,124 @@ pub fn json(path: &str) -> serde_json::Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// A real model's file, in the folder `TOKSTEP_TEST_MODELS` or where `tokstep pull` puts it.
-#[allow(dead_code)] // not every test file needs models
-pub fn model(file: &str) -> PathBuf {
-    let folder = std::env::var_os("TOKSTEP_TEST_MODELS").map(PathBuf::from);
-    let folder = folder.unwrap_or_else(|| {
-        let home = std::env::var_os("HOME").expect("HOME is set");
-        Path::new(&home).join(".cache/tokstep/models")
-    });
-    let path = folder.join(file);
-    assert!(
-        path.exists(),
-        "{} is missing: tokstep pull it",
-        path.display()
-    );
-    path
+/// Runs trials and prints what `cargo test` prints. For test targets with `harness = false`.
+pub fn run(trials: Vec<Trial>) {
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit();
+}
+
+/// A test that needs nothing. Panics are failures.
+pub fn trial(name: &str, f: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, || {
+        f();
+        Ok(())
+    })
+}
+
+/// A test on the device that `TOKSTEP_DEVICE` or the engine picks.
+pub fn gpu_trial(name: &str, f: impl FnOnce() + Send + 'static) -> Trial {
+    needing("gpu", name, no_device(), f)
+}
+
+/// A test on a real model's file, from the folder `TOKSTEP_TEST_MODELS` or where `tokstep pull`
+/// puts it.
+pub fn model_trial(
+    name: &str,
+    file: &'static str,
+    f: impl FnOnce(&Path) + Send + 'static,
+) -> Trial {
+    needing("model", name, no_model(file), move || {
+        f(&models().join(file));
+    })
+}
+
+/// A test that runs a real model.
+pub fn gpu_model_trial(
+    name: &str,
+    file: &'static str,
+    f: impl FnOnce(&Path) + Send + 'static,
+) -> Trial {
+    let missing = no_device().or(no_model(file));
+    needing("gpu, model", name, missing, move || {
+        f(&models().join(file));
+    })
+}
+
+/// The adapter to test on.
+pub fn device() -> Option<String> {
+    std::env::var("TOKSTEP_DEVICE").ok()
+}
+
+/// Why there is no device.
+fn no_device() -> Option<String> {
+    static REASON: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let reason = || tokstep::gpu::adapters(device().as_deref()).err();
+    // The error says what to install.
+    REASON
+        .get_or_init(|| reason().map(|e| e.to_string()))
+        .clone()
+}
+
+/// Why there is no such model.
+fn no_model(file: &str) -> Option<String> {
+    let path = models().join(file);
+    let help = "fetch it with `tokstep pull`, or point TOKSTEP_TEST_MODELS at its folder";
+    (!path.exists()).then(|| format!("{} is missing: {help}", path.display()))
+}
+
+fn models() -> PathBuf {
+    use etcetera::BaseStrategy;
+    let folder = |name| std::env::var_os(name).filter(|v| !v.is_empty());
+    if let Some(folder) = folder("TOKSTEP_TEST_MODELS").or_else(|| folder("TOKSTEP_CACHE")) {
+        return folder.into();
+    }
+    let base = etcetera::choose_base_strategy().expect("a home folder");
+    base.cache_dir().join("tokstep/models")
+}
+
+fn needing(
+    kind: &str,
+    name: &str,
+    missing: Option<String>,
+    f: impl FnOnce() + Send + 'static,
+) -> Trial {
+    let ci = std::env::var("CI").is_ok_and(|v| !matches!(v.as_str(), "" | "0" | "false"));
+    let ignored = missing.is_some() && !ci;
+    let test = move || match missing {
+        Some(reason) => Err(reason.into()),
+        None => {
+            f();
+            Ok(())
+        }
+    };
+    Trial::test(name, test)
+        .with_kind(kind)
+        .with_ignored_flag(ignored)
+}
+
+/// Reproducible noise: xorshift64* of Vigna.
+pub struct Rng(pub u64);
+
+impl Rng {
+    /// 32 random bits.
+    pub fn next(&mut self) -> u32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+
+    /// In [0, 1).
+    pub fn unit(&mut self) -> f32 {
+        (self.next() >> 8) as f32 / (1 << 24) as f32
+    }
+
+    /// In [-1, 1).
+    pub fn signed(&mut self) -> f32 {
+        2.0 * self.unit() - 1.0
+    }
+
+    /// One of a list.
+    pub fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.next() as usize % list.len()]
+    }
 }

@@ -3,7 +3,7 @@
     python3 tests/cases/quant/make.py        (needs numpy)
 
 The first half are blocks of ordinary size, in the second half every bit is random, but for f16
-fields (and floats) being finite.
+fields (and floats) being finite. The random numbers of a type come from its place in the list: append.
 """
 import os
 import sys
@@ -22,7 +22,7 @@ for number, name in enumerate(["F32", "F16", "BF16", *HALVES]):
     ordinary = quants.blocks(name, N, rng, 0.05)
     b = np.frombuffer(rng.bytes(len(ordinary)), np.uint8).copy()
     if name in HALVES:
-        b = b.reshape(-1, len(b) * (32 if name[3] != "K" else 256) // N)
+        b = b.reshape(-1, quants.BLOCK[name][1])
         for at in HALVES[name]:
             b[:, at + 1] &= 0xFB                       # a zero in the exponent: no infinity, no NaN
     elif name == "F16":

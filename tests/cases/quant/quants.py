@@ -8,6 +8,10 @@ import numpy as np
 
 f16 = np.float16
 
+# Weights and bytes of a block.
+BLOCK = {"Q4_0": (32, 18), "Q4_1": (32, 20), "Q5_0": (32, 22), "Q5_1": (32, 24), "Q8_0": (32, 34),
+         "Q2_K": (256, 84), "Q3_K": (256, 110), "Q4_K": (256, 144), "Q5_K": (256, 176), "Q6_K": (256, 210)}
+
 
 def _h(raw, off):  # little-endian f16 at a byte offset of every block
     return raw[:, off:off + 2].copy().view("<f2").astype(np.float32)   # (nb,1)
@@ -21,9 +25,7 @@ def dequant(tname, raw):
         return raw.view("<f2").astype(np.float32)
     if tname == "BF16":
         return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32)
-    size = {"Q4_0": 18, "Q4_1": 20, "Q5_0": 22, "Q5_1": 24, "Q8_0": 34, "Q2_K": 84,
-            "Q3_K": 110, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210}[tname]
-    b = raw.reshape(-1, size)
+    b = raw.reshape(-1, BLOCK[tname][1])
     nb = len(b)
     if tname == "Q8_0":
         return (_h(b, 0) * b[:, 2:].view(np.int8).astype(np.float32)).ravel()
@@ -113,9 +115,7 @@ def blocks(tname, n, rng, std):
     if tname == "BF16":
         u = (rng.standard_normal(n) * std).astype("<f4").view(np.uint32)
         return ((u + 0x8000) >> 16).astype("<u2").tobytes()
-    blk = 32 if tname in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0") else 256
-    size = {"Q4_0": 18, "Q4_1": 20, "Q5_0": 22, "Q5_1": 24, "Q8_0": 34, "Q2_K": 84,
-            "Q3_K": 110, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210}[tname]
+    blk, size = BLOCK[tname]
     assert n % blk == 0
     nb = n // blk
     b = rng.integers(0, 256, (nb, size), dtype=np.uint8)

@@ -1,0 +1,188 @@
+//! Every kernel on a device against its CPU twin, over the case table; and errors planted on the
+//! device's side, which must be found.
+
+#[path = "../common/blocks.rs"]
+mod blocks;
+mod cases;
+#[path = "../common/mod.rs"]
+mod common;
+mod make;
+mod paged;
+mod rig;
+mod weights;
+
+use common::{Rng, gpu_trial};
+use rig::{Case, GUARD, run};
+use std::sync::Arc;
+use tokstep::gpu::Gpu;
+use tokstep::plan::Init;
+
+/// All rows of one table as cases, each with noise of its own.
+fn all<T>(rows: impl IntoIterator<Item = T>, make: impl Fn(&T, &mut Rng) -> Case) -> Vec<Case> {
+    let numbered = rows.into_iter().enumerate();
+    numbered
+        .map(|(i, row)| make(&row, &mut Rng(0x9e37_79b9_7f4a_7c15 ^ (i as u64) << 17)))
+        .collect()
+}
+
+fn open() -> Arc<Gpu> {
+    Gpu::open(common::device().as_deref()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The cases of a part of the table.
+fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
+    let caps = &gpu.caps;
+    match name {
+        "get_rows" => all(cases::get_rows(), |p, r| make::get_rows(caps, p, r)),
+        "norms" => all(cases::norms(), |p, r| make::norm(caps, p, r)),
+        "glu" => all(cases::glus(), make::glu),
+        "take_row" => all(cases::TAKE_ROWS, |p, r| make::take_row(*p, r)),
+        "rope_kv" => all(cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
+        "attention" => all(cases::attentions(), |p, r| paged::attention(caps, p, r)),
+        kernel => {
+            let of_kernel = cases::products().into_iter().filter(|p| p.kernel == kernel);
+            all(of_kernel, |p, r| make::product(caps, p, r))
+        }
+    }
+}
+
+const PARTS: [&str; 9] = [
+    "get_rows",
+    "matvec",
+    "matvec_rows",
+    "matmul",
+    "norms",
+    "glu",
+    "take_row",
+    "rope_kv",
+    "attention",
+];
+
+fn check(name: &str) {
+    let gpu = open();
+    let cases = cases_of(name, &gpu);
+    let failed: Vec<String> = run(&gpu, &cases, &cases).concat();
+    let pipelines = gpu.counts.snapshot()[2];
+    println!(
+        "{name}: {} cases on {pipelines} pipelines of {}",
+        cases.len(),
+        gpu.name
+    );
+    assert!(
+        failed.is_empty(),
+        "{} differ:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+}
+
+/// A parameter of each kernel that changes its result when it is one less, and which it is safe to
+/// lessen.
+const PARAMETERS: [(&str, &str); 11] = [
+    ("get_rows", "row0"),
+    ("matvec", "rows"),
+    ("matvec_rows", "rows"),
+    ("matmul", "rows"),
+    ("rms_norm", "n"),
+    ("post_norm", "n"),
+    ("glu", "n"),
+    ("take_row", "n"),
+    ("rope_kv", "rot"),
+    ("attention", "q_stride"),
+    ("attn_combine", "hd"),
+];
+
+/// A case with one error: what it is, and the case.
+fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
+    let mut all = Vec::new();
+    let kernel = case.steps[step].kernel();
+    let mut less = case.clone();
+    let at = kernel
+        .fields
+        .iter()
+        .position(|f| f.0 == parameter)
+        .expect("a field");
+    less.steps[step].params[4 * at] -= 1;
+    all.push((format!("{parameter} less one"), less));
+    for (_, name, id) in case.written() {
+        for (place, from_end) in [("before", false), ("behind", true)] {
+            let mut hit = case.clone();
+            let at = |v: &Vec<u32>| if from_end { v.len() - 1 } else { GUARD - 1 };
+            let mut silent = case.clone();
+            change(&mut hit, id, at, 0.5f32.to_bits());
+            all.push((format!("a guard word {place} {name}"), hit));
+            if kernel.name != "rope_kv" {
+                change(&mut silent, id, at, f32::NAN.to_bits());
+                all.push((format!("a NaN {place} {name}"), silent));
+            }
+        }
+    }
+    let mut input = case.clone();
+    let b = &case.steps[step].binds[0];
+    if let Init::Rows { matrix, .. } = &mut input.buffers[b.buf].init {
+        *matrix = weights::damaged(matrix);
+    } else {
+        change(
+            &mut input,
+            b.buf,
+            |_| (b.offset / 4) as usize,
+            5f32.to_bits(),
+        );
+    }
+    if kernel.name != "attn_combine" {
+        // Its input is the output of the step before.
+        all.push((format!("{} changed", b.name), input));
+    }
+    all
+}
+
+/// Changes a word of a buffer's first contents.
+fn change(case: &mut Case, buf: usize, at: impl Fn(&Vec<u32>) -> usize, to: u32) {
+    let Init::U32(v) = &mut case.buffers[buf].init else {
+        panic!("no words in {buf}")
+    };
+    let v = Arc::make_mut(v);
+    let at = at(v);
+    assert_ne!(std::mem::replace(&mut v[at], to), to, "nothing planted");
+}
+
+fn planted_errors_are_found() {
+    let gpu = open();
+    let (mut right, mut wrong, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    for (kernel, parameter) in PARAMETERS {
+        let all = PARTS.iter().flat_map(|p| cases_of(p, &gpu));
+        let has = |c: &Case| c.steps.iter().position(|s| s.shader.kernel == kernel);
+        // Quants and several columns, so that every planted error is one.
+        let suits = |c: &Case| !c.label.contains("\"F32\"") && c.batch.cols > 1;
+        let (case, step) = all
+            .filter(suits)
+            .find_map(|c| has(&c).map(|i| (c, i)))
+            .unwrap_or_else(|| panic!("no case of {kernel}"));
+        for (what, bad) in plant(&case, step, parameter) {
+            names.push(format!("{kernel}: {what} in {}", case.label));
+            right.push(case.clone());
+            wrong.push(bad);
+        }
+    }
+    let found = run(&gpu, &wrong, &right);
+    let missed: Vec<&String> = names
+        .iter()
+        .zip(&found)
+        .filter(|(_, f)| f.is_empty())
+        .map(|(n, _)| n)
+        .collect();
+    println!("{} planted errors", names.len());
+    assert!(missed.is_empty(), "not found: {missed:#?}");
+}
+
+fn main() {
+    let mut trials: Vec<_> = PARTS
+        .into_iter()
+        .map(|p| gpu_trial(p, move || check(p)))
+        .collect();
+    trials.push(gpu_trial(
+        "planted_errors_are_found",
+        planted_errors_are_found,
+    ));
+    common::run(trials);
+}

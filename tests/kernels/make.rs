@@ -1,0 +1,286 @@
+//! Turns rows of the case table into buffers and steps. What a plan promises about inputs is kept
+//! and nothing more: columns are zero from k to the end of the last block of 32, then NaN.
+
+use super::cases::{GetRows, Glu, Norm, Product};
+use super::common::Rng;
+use super::rig::{Case, NAN, POISON, bind, bind_guarded};
+use super::weights;
+use tokstep::kernel::params::{self, Mode};
+use tokstep::kernel::{Caps, Shader};
+use tokstep::plan::Dim;
+use tokstep::plan::build::shard;
+use tokstep::plan::product::{self, Cut};
+use tokstep::plan::sizes::stride;
+
+pub(super) const ONE: Dim = Dim::Fixed(1);
+
+pub(super) fn columns(max: u32) -> Dim {
+    Dim::Columns { first: 0, max }
+}
+
+pub(super) fn bits(v: f32) -> u32 {
+    v.to_bits()
+}
+
+/// `cols` columns of `stride` words, `pad` but for the first `n` of each.
+pub(super) fn matrix(
+    cols: u32,
+    stride: u32,
+    n: usize,
+    pad: u32,
+    mut value: impl FnMut(u32, usize) -> u32,
+) -> Vec<u32> {
+    let mut v = vec![pad; (cols * stride) as usize];
+    for c in 0..cols {
+        for i in 0..n {
+            v[c as usize * stride as usize + i] = value(c, i);
+        }
+    }
+    v
+}
+
+pub(super) fn poison(words: u32) -> Vec<u32> {
+    vec![POISON; words as usize]
+}
+
+/// What a variant of a case makes of the device.
+fn variant(caps: &Caps, software: bool, shared: bool) -> Caps {
+    Caps {
+        software,
+        subgroups: caps.subgroups && !shared,
+        ..caps.clone()
+    }
+}
+
+pub(super) fn uniform_words(uniform: bool) -> usize {
+    if uniform { 65536 / 4 } else { 0 }
+}
+
+pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
+    let caps = Caps {
+        max_grid: p.max_grid,
+        ..variant(caps, p.texture, p.shared)
+    };
+    let mut case = Case::new(format!("{p:?}"), p.n_cols, 1);
+    let m = weights::matrix(weights::ty(p.ty), p.rows, p.k, p.subnormal, r);
+    let gated = matches!(p.mode, Mode::Silu | Mode::Gelu);
+    // Not so large that activations saturate.
+    let size = if gated { 0.25 } else { 1.0 };
+    let width = if p.kernel == "matmul" {
+        p.n_cols.next_multiple_of(32)
+    } else {
+        p.columns
+    };
+    let x_stride = stride(p.k as u32);
+    let x = matrix(
+        width,
+        x_stride,
+        p.k.next_multiple_of(32),
+        NAN,
+        |c, i| match (i < p.k, c >= p.n_cols && p.nan) {
+            (true, true) => NAN,
+            (true, false) => bits(size * r.signed()),
+            (false, _) => 0,
+        },
+    );
+    let x = case.guarded(
+        &x,
+        NAN,
+        (width * x_stride) as usize + uniform_words(p.uniform),
+    );
+    let out_stride = stride(p.out_row + p.rows as u32);
+    let first = p.out_row as usize;
+    let out = matrix(width, out_stride, first + p.rows, POISON, |c, i| {
+        let live = p.mode == Mode::Add && c < p.n_cols && i >= first;
+        if live { bits(r.signed()) } else { POISON }
+    });
+    let out = case.guarded(&out, POISON, 0);
+    let per = if p.shard == 0 { p.rows } else { p.shard };
+    for first in (0..p.rows).step_by(per) {
+        let rows = per.min(p.rows - first);
+        assert!(
+            !gated || (rows.is_multiple_of(2) && p.out_row.is_multiple_of(2)),
+            "half a pair"
+        );
+        let w = shard(&caps, &m, first, rows);
+        let (shift, w) = (
+            w.texture.unwrap_or(0),
+            case.buffer(w.init, w.bytes as usize, w.texture),
+        );
+        let params = params::MatVec {
+            nb: p.k.div_ceil(32) as u32,
+            row_vec4s: m.row_vec4s() as u32,
+            mult: (rows * m.row_vec4s()) as u32,
+            rows: rows as u32,
+            out_row: p.out_row + first as u32,
+            tex_shift: shift,
+            x_stride: x_stride / 4,
+            out_stride,
+            n_cols: p.n_cols,
+            mode: p.mode as u32,
+            softcap: p.softcap,
+        };
+        let cut = Cut {
+            kernel: p.kernel,
+            columns: p.columns,
+            uniform: p.uniform,
+        };
+        let (shader, grid) = product::shader(&caps, m.ty.shader, cut, rows as u32);
+        let binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];
+        case.step(shader, params, binds, grid);
+    }
+    case
+}
+
+pub fn get_rows(caps: &Caps, p: &GetRows, r: &mut Rng) -> Case {
+    const ROWS: usize = 37;
+    let tokens = [100, 136, 5, 137, 99, u32::MAX, 119];
+    let cols = tokens.len() as u32;
+    let caps = variant(caps, p.texture, false);
+    let mut case = Case::new(format!("{p:?}"), cols, 1);
+    let m = weights::matrix(weights::ty(p.ty), ROWS, p.k, p.subnormal, r);
+    let w = shard(&caps, &m, 0, ROWS);
+    let (shift, w) = (
+        w.texture.unwrap_or(0),
+        case.buffer(w.init, w.bytes as usize, w.texture),
+    );
+    let out_stride = stride(p.k as u32);
+    let nb = p.k.div_ceil(32) as u32;
+    // A token past the live columns: not dispatched.
+    let mut batch = vec![cols, 0, 0, 0];
+    tokens
+        .iter()
+        .chain(&[101])
+        .for_each(|t| batch.extend([*t, 0, 0, 1]));
+    let batch = case.words(batch);
+    let out = case.guarded(&poison((cols + 1) * out_stride), POISON, 0);
+    let params = params::GetRows {
+        nb,
+        row_vec4s: m.row_vec4s() as u32,
+        mult: (ROWS * m.row_vec4s()) as u32,
+        rows: ROWS as u32,
+        row0: 100,
+        tex_shift: shift,
+        out_stride: out_stride / 4,
+        scale: p.scale,
+    };
+    let slots = vec![("quant", m.ty.shader), caps.weights()];
+    let shader = Shader {
+        kernel: "get_rows",
+        slots,
+        overrides: vec![("WG", 32)],
+    };
+    let binds = vec![bind("w", w), bind("cols", batch), bind_guarded("out", out)];
+    case.step(
+        shader,
+        params,
+        binds,
+        [Dim::Fixed(nb.div_ceil(32)), columns(64), ONE],
+    );
+    case
+}
+
+pub(super) fn group(caps: &Caps, kernel: &'static str, shared: bool, lanes: u32) -> Shader {
+    let slots = vec![variant(caps, false, shared).group()];
+    Shader {
+        kernel,
+        slots,
+        overrides: vec![("WG", lanes.min(caps.max_lanes))],
+    }
+}
+
+pub fn norm(caps: &Caps, p: &Norm, r: &mut Rng) -> Case {
+    let mut case = Case::new(format!("{p:?}"), p.cols, 1);
+    let s = stride(p.n as u32);
+    let x = matrix(p.cols, s, p.n, NAN, |_, _| bits(p.size * r.signed()));
+    let x = case.guarded(&x, NAN, 0);
+    let post = p.kernel == "post_norm";
+    let weight: Vec<f32> = (0..p.n * (1 + usize::from(post)))
+        .map(|_| 2.0 * r.signed())
+        .collect();
+    let mut binds = vec![bind_guarded("x", x), bind("weight", case.floats(&weight))];
+    if post {
+        // Not so large that what is added to it gets lost.
+        let h = matrix(p.cols, s, p.n, POISON, |_, _| {
+            bits(p.size.min(30.0) * r.signed())
+        });
+        binds.push(bind_guarded("h", case.guarded(&h, POISON, 0)));
+    }
+    binds.push(bind_guarded(
+        "out",
+        case.guarded(&poison(p.cols * s), POISON, 0),
+    ));
+    let params = params::Norm {
+        n: p.n as u32,
+        stride: s,
+        eps: 1e-6,
+    };
+    case.step(
+        group(caps, p.kernel, p.shared, p.lanes),
+        params,
+        binds,
+        [columns(p.cols), ONE, ONE],
+    );
+    case
+}
+
+pub fn glu(p: &Glu, r: &mut Rng) -> Case {
+    let mut case = Case::new(format!("{p:?}"), p.cols, 1);
+    let n = p.n as u32;
+    let (x_stride, out_stride) = (stride(2 * n), stride(n));
+    let x = matrix(p.cols, x_stride, 2 * p.n, NAN, |_, _| {
+        bits(p.size * r.signed())
+    });
+    let x = case.guarded(&x, NAN, 0);
+    let out = case.guarded(&poison(p.cols * out_stride), POISON, 0);
+    let params = params::Glu {
+        n,
+        up: n,
+        x_stride,
+        out_stride,
+        mode: p.mode as u32,
+    };
+    let shader = Shader {
+        kernel: "glu",
+        slots: vec![],
+        overrides: vec![("WG", 64)],
+    };
+    let grid = [Dim::Fixed(n.div_ceil(64)), columns(p.cols), ONE];
+    case.step(
+        shader,
+        params,
+        vec![bind_guarded("x", x), bind_guarded("out", out)],
+        grid,
+    );
+    case
+}
+
+pub fn take_row((n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
+    let mut case = Case::new(format!("take_row {taken} of {cols}, {n} elements"), cols, 1);
+    let s = stride(n as u32);
+    let x = matrix(cols, s, n, NAN, |_, _| bits(r.signed()));
+    let x = case.guarded(&x, NAN, 0);
+    let batch = case.words(vec![cols, taken, 0, 0]);
+    let out = case.guarded(&poison(2 * s), POISON, 0);
+    let params = params::TakeRow {
+        n: n as u32,
+        stride: s,
+    };
+    let shader = Shader {
+        kernel: "take_row",
+        slots: vec![],
+        overrides: vec![("WG", 64)],
+    };
+    let binds = vec![
+        bind_guarded("x", x),
+        bind("cols", batch),
+        bind_guarded("out", out),
+    ];
+    case.step(
+        shader,
+        params,
+        binds,
+        [Dim::Fixed((n as u32).div_ceil(64)), ONE, ONE],
+    );
+    case
+}

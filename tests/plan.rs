@@ -1,0 +1,313 @@
+//! Plans without a device: the decode plans of three tiny models as kept texts, the number of
+//! dispatches, and what must hold for every plan of every tiny model on every kind of device.
+//!
+//! After a wanted change: `UPDATE_EXPECT=1 cargo test --test plan`, and read the difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use expect_test::expect_file;
+use naga::AddressSpace;
+use tokstep::gguf::Gguf;
+use tokstep::kernel::{Caps, Shader};
+use tokstep::model::Model;
+use tokstep::plan::sizes::Wish;
+use tokstep::plan::{self, Plan, Program, Sizes, Step};
+
+/// A software device as Mesa's is.
+fn software() -> Caps {
+    Caps {
+        subgroups: true,
+        subgroup_max: 8,
+        software: true,
+        max_storage: 128 << 20,
+        max_uniform: 64 << 10,
+        max_texture: 16384,
+        max_grid: 65535,
+        max_lanes: 1024,
+    }
+}
+
+/// A GPU with subgroups.
+fn gpu() -> Caps {
+    Caps {
+        subgroup_max: 32,
+        software: false,
+        ..software()
+    }
+}
+
+/// A GPU as a browser shows it.
+fn plain_gpu() -> Caps {
+    Caps {
+        subgroups: false,
+        max_lanes: 256,
+        ..gpu()
+    }
+}
+
+fn models() -> Vec<PathBuf> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/models");
+    let files = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let mut all: Vec<_> = files
+        .filter(|p| p.extension().is_some_and(|e| e == "gguf"))
+        .collect();
+    all.sort();
+    all
+}
+
+fn tiny(name: &str) -> Model {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cases/models/{name}.gguf"));
+    model(&path)
+}
+
+fn model(path: &Path) -> Model {
+    let gguf = Gguf::open(path).unwrap_or_else(|e| panic!("{e}"));
+    Model::from_gguf(&gguf).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn build(m: &Model, caps: &Caps, slots: u32) -> Program {
+    build_for(m, caps, slots, 600)
+}
+
+fn build_for(m: &Model, caps: &Caps, slots: u32, context: u32) -> Program {
+    let wish = Wish {
+        context: Some(context),
+        slots,
+        chunk: None,
+    };
+    let sizes = Sizes::fit(&m.hyper, caps, wish).unwrap_or_else(|e| panic!("{e}"));
+    plan::build(m, caps, sizes)
+}
+
+fn plans(p: &Program) -> [&Plan; 3] {
+    [&p.decode, &p.prefill, &p.logits]
+}
+
+fn steps(p: &Program) -> impl Iterator<Item = &Step> {
+    plans(p)
+        .into_iter()
+        .flat_map(|p| p.body.iter().chain(&p.tail))
+}
+
+#[test]
+fn decode_plans_are_as_kept() {
+    for name in ["llama_q4_k", "gemma3_q8_0", "qwen2_q4_k"] {
+        let m = tiny(name);
+        for (device, caps) in [("software", software()), ("gpu", gpu())] {
+            let p = build(&m, &caps, 1);
+            expect_file![format!("cases/plan/{name}.{device}.txt")].assert_eq(&p.show(&p.decode));
+        }
+    }
+}
+
+/// Steps of a decode step by layer.
+fn per_layer(p: &Program) -> BTreeMap<String, usize> {
+    let mut n = BTreeMap::new();
+    for s in &p.decode.body {
+        if let Some(layer) = s.label.strip_prefix("blk.") {
+            let layer = layer.split('.').next().unwrap_or_default();
+            *n.entry(layer.to_string()).or_default() += 1;
+        }
+    }
+    n
+}
+
+/// A llama layer whose matrices share a type takes nine dispatches, whatever the device and however
+/// many sequences (up to eight) decode side by side.
+#[test]
+fn a_llama_layer_is_at_most_nine_dispatches() {
+    for path in models() {
+        let m = model(&path);
+        if m.hyper.arch != "llama" {
+            continue;
+        }
+        for caps in [software(), gpu(), plain_gpu()] {
+            for slots in [1, 3, 8] {
+                let p = build(&m, &caps, slots);
+                let n = per_layer(&p);
+                assert_eq!(n.len(), m.hyper.layers.len());
+                let plain = m.weights.layers.iter().enumerate().map(|(i, l)| {
+                    // Parts of other types are dispatches of their own, and an unfused FFN has one
+                    // more for its activation.
+                    let more = l.qkv.len() - 1 + 2 * (l.ffn_gate_up.len() - 1);
+                    n[&i.to_string()] - more
+                });
+                assert!(plain.max() <= Some(9), "{}: {n:?}", path.display());
+                // Embedding; norm and product of the output; three of sampling.
+                let rest = p.decode.dispatches() - n.values().sum::<usize>();
+                assert_eq!(rest, 6, "{}", path.display());
+            }
+        }
+    }
+}
+
+/// Names of a shader's bindings but `P`, and whether each is a uniform.
+fn bindings(s: &Shader) -> BTreeMap<String, bool> {
+    let source = s.compose();
+    let module = naga::front::wgsl::parse_str(&source.text)
+        .unwrap_or_else(|e| panic!("{s}: {}", e.emit_to_string(&source.text)));
+    let bound = module
+        .global_variables
+        .iter()
+        .filter(|(_, v)| v.binding.is_some());
+    bound
+        .map(|(_, v)| {
+            (
+                v.name.clone().unwrap_or_default(),
+                v.space == AddressSpace::Uniform,
+            )
+        })
+        .filter(|(name, _)| name != "P")
+        .collect()
+}
+
+/// What a device checks when it makes bind groups, and what kernels rely on.
+fn check(p: &Program, caps: &Caps, seen: &mut BTreeMap<String, BTreeMap<String, bool>>) {
+    for b in &p.buffers {
+        assert!(
+            b.bytes > 0 && b.bytes % 16 == 0,
+            "{}: {} bytes",
+            b.name,
+            b.bytes
+        );
+        if let Some(shift) = b.texture {
+            let lines = b.bytes / (16 << shift);
+            assert!(
+                lines <= u64::from(caps.max_texture),
+                "{}: {lines} lines",
+                b.name
+            );
+            assert_eq!(b.bytes % (16 << shift), 0, "{}: whole lines", b.name);
+        } else {
+            assert!(b.bytes <= caps.max_storage, "{}: {} bytes", b.name, b.bytes);
+        }
+    }
+    for s in steps(p) {
+        let what = format!("{} {}", s.shader, s.label);
+        let wanted = seen
+            .entry(s.shader.to_string())
+            .or_insert_with(|| bindings(&s.shader));
+        let given: BTreeSet<&str> = s.binds.iter().map(|b| b.name).collect();
+        assert_eq!(
+            given,
+            wanted.keys().map(String::as_str).collect(),
+            "{what}: bindings"
+        );
+        assert_eq!(given.len(), s.binds.len(), "{what}: a name is bound twice");
+        // Parameters lie 256 bytes apart in one buffer.
+        assert!(
+            s.params.len() <= 256,
+            "{what}: {} bytes of parameters",
+            s.params.len()
+        );
+        assert_eq!(
+            s.params.len(),
+            4 * s.kernel().fields.len(),
+            "{what}: parameters"
+        );
+        let writes = |name: &str| s.kernel().writes.contains(&name);
+        for b in &s.binds {
+            let buffer = &p.buffers[b.buf];
+            assert_eq!(b.offset % 256, 0, "{what}: offset of {}", b.name);
+            // A uniform binding is always 64 KiB long.
+            let least = if wanted[b.name] { 65536 } else { 16 };
+            assert!(
+                b.offset + least <= buffer.bytes,
+                "{what}: {} too short",
+                b.name
+            );
+            assert!(
+                buffer.texture.is_none() || b.name == "w",
+                "{what}: {}",
+                b.name
+            );
+            let shared = s.binds.iter().filter(|o| o.buf == b.buf).count();
+            assert!(
+                shared == 1 || !writes(b.name),
+                "{what}: {} is also read",
+                b.name
+            );
+        }
+        for d in s.grid {
+            if let plan::Dim::Fixed(n) = d {
+                assert!((1..=caps.max_grid).contains(&n), "{what}: grid of {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_plan_of_every_tiny_model_can_be_bound() {
+    let mut seen = BTreeMap::new();
+    for path in models() {
+        let m = model(&path);
+        for caps in [software(), gpu(), plain_gpu()] {
+            for slots in [1, 3] {
+                check(&build(&m, &caps, slots), &caps, &mut seen);
+            }
+        }
+    }
+}
+
+/// A grid with more workgroups than a dimension may have is folded into another one.
+#[test]
+fn grids_are_folded() {
+    let mut folded = 0;
+    for path in models() {
+        let m = model(&path);
+        let few = Caps {
+            max_grid: 16,
+            ..gpu()
+        };
+        let (a, b) = (build(&m, &gpu(), 1), build(&m, &few, 1));
+        for (a, b) in a.decode.body.iter().zip(&b.decode.body) {
+            let batch = plan::Batch { cols: 1, kv_len: 1 };
+            let (a, b) = (a.grid(batch).unwrap(), b.grid(batch).unwrap());
+            let n = |g: [u32; 3]| g.iter().product::<u32>();
+            if a != b {
+                folded += 1;
+                assert!(b.iter().all(|d| *d <= 16), "{b:?}");
+                assert!((n(a)..n(a) + 16).contains(&n(b)), "{a:?} as {b:?}");
+            }
+        }
+    }
+    assert!(folded > 0, "no matrix was large enough");
+}
+
+/// Matrices larger than a binding are split by rows, and every row is in one shard.
+#[test]
+fn matrices_are_sharded() {
+    let mut seen = BTreeMap::new();
+    let mut sharded = 0;
+    for path in models() {
+        let m = model(&path);
+        let small = Caps {
+            max_storage: 48 << 10,
+            ..gpu()
+        };
+        let p = build_for(&m, &small, 1, 64);
+        // Activations of a tiny model are larger than its matrices: they get a device they fit.
+        check(&p, &gpu(), &mut seen);
+        for matrix in m.weights.matrices() {
+            let mut next = 0;
+            for b in p.buffers.iter().filter(|b| b.name == matrix.label) {
+                let plan::Init::Rows { first, rows, .. } = b.init else {
+                    panic!("{} is no matrix", b.name)
+                };
+                assert!(
+                    b.bytes <= small.max_storage,
+                    "{}: {} bytes",
+                    b.name,
+                    b.bytes
+                );
+                assert_eq!(first, next, "{}", b.name);
+                sharded += usize::from(first > 0);
+                next += rows;
+            }
+            assert_eq!(next, matrix.rows, "{}", matrix.label);
+        }
+    }
+    assert!(sharded > 0, "no matrix was large enough");
+}

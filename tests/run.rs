@@ -3,11 +3,10 @@
 
 #[path = "common/cli.rs"]
 mod cli;
-#[allow(dead_code)]
 mod common;
 
 use cli::{answer, command, fails, object, stderr, tokstep};
-use common::{case, json};
+use common::{case, gpu_trial, json};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -28,7 +27,6 @@ fn run(model: &str, prompt: &str, more: &[&str]) -> Value {
 }
 
 /// Every damaged, hostile and odd file does what the manifest says, at once and with one error.
-#[test]
 fn gguf_cases() {
     for case in json("cases/gguf/cases.json").as_array().unwrap() {
         let (name, expect) = (
@@ -72,7 +70,6 @@ fn gguf_cases() {
 }
 
 /// Scripts come out to the byte, with every limit on the number of tokens.
-#[test]
 fn scripts() {
     for (model, script) in [
         (STREAM, json("cases/scripted/scripted_stream.json")),
@@ -115,7 +112,6 @@ fn scripts() {
     }
 }
 
-#[test]
 fn stop_strings_across_tokens_and_split_characters() {
     for (prompt, stop, text) in [
         ("A", "there", "Hi "),
@@ -140,7 +136,6 @@ fn stop_strings_across_tokens_and_split_characters() {
     assert_eq!(o["text"], "", "the one that comes first");
 }
 
-#[test]
 fn the_end_of_the_context_is_told() {
     for (context, n) in [(1, 0), (2, 1), (9, 8), (10, 9), (67, 66)] {
         let o = run(STREAM, "D", &["-c", &format!("{context}")]);
@@ -189,7 +184,6 @@ fn the_end_of_the_context_is_told() {
     );
 }
 
-#[test]
 fn a_seed_gives_the_same_bytes_again() {
     let model = file(STREAM);
     let draw = |seed: &str| {
@@ -212,7 +206,6 @@ fn a_seed_gives_the_same_bytes_again() {
     assert_eq!(free["tokens"], object(&again)["tokens"]);
 }
 
-#[test]
 fn text_prompts_from_everywhere() {
     let model = file(STREAM);
     let o = tokstep(&["run", "-m", &model, "--raw", "--temp", "0"], b"a\0A");
@@ -245,7 +238,6 @@ fn text_prompts_from_everywhere() {
     assert_eq!(String::from_utf8_lossy(&o.stdout), "ok\n", "{}", stderr(&o));
 }
 
-#[test]
 fn verify_says_how_much_it_compared() {
     let o = tokstep(
         &[
@@ -284,7 +276,6 @@ fn verify_says_how_much_it_compared() {
     );
 }
 
-#[test]
 fn figures_that_are_no_numbers_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
@@ -315,7 +306,6 @@ fn figures_that_are_no_numbers_are_errors() {
     );
 }
 
-#[test]
 fn bench_in_every_format() {
     let model = file(CHATML);
     let bench = |format| {
@@ -368,8 +358,6 @@ fn bench_in_every_format() {
 }
 
 /// Ctrl-C keeps what is there and ends well; a second command on the same model is unharmed.
-#[cfg(unix)]
-#[test]
 fn ctrl_c_ends_the_answer() {
     use std::io::{BufRead, BufReader, Read};
     use std::process::Command;
@@ -418,7 +406,6 @@ fn ctrl_c_ends_the_answer() {
     }
 }
 
-#[test]
 fn chat_without_a_terminal_answers_once() {
     let o = tokstep(&["chat", "-m", &file(CHATML)], "hé\n".as_bytes());
     assert_eq!(
@@ -429,4 +416,38 @@ fn chat_without_a_terminal_answers_once() {
     let o = tokstep(&["chat", "-m", &file(CHATML)], long.as_bytes());
     assert_eq!(o.status.code(), Some(1));
     assert!(stderr(&o).contains("this turn alone"), "{}", stderr(&o));
+}
+
+fn main() {
+    common::run(vec![
+        gpu_trial("gguf_cases", gguf_cases),
+        gpu_trial("scripts", scripts),
+        gpu_trial(
+            "stop_strings_across_tokens_and_split_characters",
+            stop_strings_across_tokens_and_split_characters,
+        ),
+        gpu_trial(
+            "the_end_of_the_context_is_told",
+            the_end_of_the_context_is_told,
+        ),
+        gpu_trial(
+            "a_seed_gives_the_same_bytes_again",
+            a_seed_gives_the_same_bytes_again,
+        ),
+        gpu_trial("text_prompts_from_everywhere", text_prompts_from_everywhere),
+        gpu_trial(
+            "verify_says_how_much_it_compared",
+            verify_says_how_much_it_compared,
+        ),
+        gpu_trial(
+            "figures_that_are_no_numbers_are_errors",
+            figures_that_are_no_numbers_are_errors,
+        ),
+        gpu_trial("bench_in_every_format", bench_in_every_format),
+        gpu_trial("ctrl_c_ends_the_answer", ctrl_c_ends_the_answer),
+        gpu_trial(
+            "chat_without_a_terminal_answers_once",
+            chat_without_a_terminal_answers_once,
+        ),
+    ]);
 }

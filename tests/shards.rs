@@ -1,7 +1,6 @@
 //! Matrices larger than a binding: cut into shards of rows, also odd ones, they give what they give
 //! whole. The limits are made small here, so that the smallest model needs dozens of shards.
 
-#[allow(dead_code)]
 mod common;
 
 use std::cell::Cell;
@@ -59,6 +58,7 @@ type Logits = Vec<Vec<f32>>;
 fn load(model: &str, adjust: fn(&mut Caps)) -> Result<Engine, Error> {
     let o = EngineOptions {
         adjust: Some(adjust),
+        device: common::device(),
         context: Some(64),
         ..EngineOptions::default()
     };
@@ -118,24 +118,35 @@ fn same_as_whole(adjust: fn(&mut Caps), at_least: usize) {
     assert!(sharded >= at_least, "only {sharded} models were cut");
 }
 
-#[test]
 fn storage_bindings() {
     // The scripted ones; the activations of the others are as large as their matrices.
     same_as_whole(storage, 2);
 }
 
-#[test]
 fn storage_bindings_without_subgroups() {
     same_as_whole(storage_without_subgroups, 2);
 }
 
-#[test]
 fn textures() {
     same_as_whole(texture, MODELS.len());
 }
 
-#[test]
 fn grids_over_several_dimensions() {
     same_as_whole(grid, 0);
     same_as_whole(grid_of_storage, 0);
+}
+
+fn main() {
+    common::run(vec![
+        common::gpu_trial("storage_bindings", storage_bindings),
+        common::gpu_trial(
+            "storage_bindings_without_subgroups",
+            storage_bindings_without_subgroups,
+        ),
+        common::gpu_trial("textures", textures),
+        common::gpu_trial(
+            "grids_over_several_dimensions",
+            grids_over_several_dimensions,
+        ),
+    ]);
 }

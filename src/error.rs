@@ -370,8 +370,9 @@ pub enum Error {
     #[error("the prompt is empty; give at least one token")]
     EmptyPrompt,
     #[error(
-        "the prompt has {tokens} tokens, with the {held} already held more than the context of \
-         {context}; shorten it or give a larger -c"
+        "the prompt has {tokens} tokens{}, more than the context of {context}; shorten it or give a \
+         larger -c",
+        match held { 0 => String::new(), n => format!(", with the {n} already held {}", n + tokens) }
     )]
     PromptTooLong {
         tokens: usize,
@@ -384,9 +385,13 @@ pub enum Error {
     NoSlot { slots: u32 },
     #[error(
         "the model's logits after {position} tokens are not numbers (NaN or infinity): the file's \
-         weights are damaged, or the device computes wrongly; run with --verify to see where"
+         weights are damaged, {}",
+        match verified {
+            false => "or the device computes wrongly; run with --verify to see which",
+            true => "the device computes the same as the CPU",
+        }
     )]
-    NotFinite { position: usize },
+    NotFinite { position: usize, verified: bool },
     #[error(
         "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}"
     )]
@@ -404,6 +409,15 @@ pub enum Error {
         "{model}: no such file, and no known model has this name (known: {known}); give a path to a GGUF file or see `tokstep pull --list`"
     )]
     ModelNotFound { model: String, known: String },
+    #[error(
+        "{}: {source}; the model cache cannot be written: make its folder writable or set \
+         TOKSTEP_CACHE to another one",
+        path.display()
+    )]
+    CacheWrite {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     #[error("no folder for the model cache: HOME is not set; set TOKSTEP_CACHE to one")]
     NoCacheDir,
     #[error(
@@ -424,6 +438,8 @@ pub enum Error {
         "the prompt is empty: give one with -p TEXT, --prompt-file FILE or --prompt-tokens IDS, or pipe it in"
     )]
     NoPrompt,
+    #[error("nothing to measure: -p and -n are 0; give one of them a number of tokens")]
+    NothingToMeasure,
     #[error("--system needs a chat template and {model} has none; put the text into the prompt")]
     NoChatTemplate { model: String },
     #[error(

@@ -91,6 +91,36 @@ fn wrong_usage_is_exit_code_2() {
 }
 
 #[test]
+fn a_number_that_cannot_be_names_its_flag() {
+    for (flag, value) in [
+        ("--temp", "-1"),
+        ("--temp", "nan"),
+        ("--top-k", "-1"),
+        ("--top-p", "2"),
+        ("--min-p", "-0.1"),
+        ("--seed", "-1"),
+        ("--repeat-penalty", "0"),
+        ("--predict", "-1"),
+        ("--context", "0"),
+        ("--context", "-5"),
+        ("--prompt-tokens", "-1"),
+        ("--prompt-tokens", "99999999999"),
+    ] {
+        let o = tokstep(&["run", "-m", "x", flag, value], "");
+        assert_eq!(o.status.code(), Some(2), "{flag} {value}");
+        let err = stderr(&o);
+        assert!(
+            err.contains(flag) && err.contains(value),
+            "{flag} {value}: {err}"
+        );
+    }
+    let o = tokstep(&["run", "-m", "", "-p", "a"], "");
+    assert_eq!(o.status.code(), Some(2), "an empty MODEL");
+    let o = tokstep(&["bench", "-m", "x", "-n", "4294967295"], "");
+    assert_eq!(o.status.code(), Some(2), "more than any context");
+}
+
+#[test]
 fn an_empty_prompt_is_an_error() {
     for args in [
         &["run", "-m", "missing.gguf"][..],
@@ -121,6 +151,8 @@ fn a_missing_file_is_named() {
         &["missing.gguf: no such file"],
     );
     fails(&["info", "src"], "", &["src: ", "folder"]);
+    #[cfg(unix)]
+    fails(&["info", "/dev/null"], "", &["no regular file"]);
     fails(
         &["run", "-m", "x", "--prompt-file", "no-such-prompt.txt"],
         "",

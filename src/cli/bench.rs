@@ -29,7 +29,8 @@ pub struct BenchArgs {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        default_value = "512"
+        default_value = "512",
+        value_parser = tokens()
     )]
     n_prompt: Vec<u32>,
     /// Numbers of tokens to generate; 0: none
@@ -38,7 +39,8 @@ pub struct BenchArgs {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        default_value = "128"
+        default_value = "128",
+        value_parser = tokens()
     )]
     n_gen: Vec<u32>,
     /// Tokens in the context before each test
@@ -47,7 +49,8 @@ pub struct BenchArgs {
         long,
         value_name = "N,...",
         value_delimiter = ',',
-        default_value = "0"
+        default_value = "0",
+        value_parser = tokens()
     )]
     n_depth: Vec<u32>,
     /// Times each test is repeated
@@ -60,6 +63,11 @@ pub struct BenchArgs {
     /// Afterwards, on stderr: where the time of a decode step goes, by kernel, at each depth
     #[arg(long)]
     explain: bool,
+}
+
+/// A number of tokens no context exceeds, so that sums of them stay numbers.
+fn tokens() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=1 << 24)
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -116,6 +124,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             gen_,
             depth,
         }));
+    }
+    if tests.is_empty() {
+        return Err(Error::NothingToMeasure);
     }
     let need = tests.iter().map(|t| t.context()).max().unwrap_or(1);
     let need = need + if args.explain { explain::ROOM } else { 0 };

@@ -31,10 +31,11 @@ pub struct ChatArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Maximum context in tokens [default: the model's, as far as it fits into memory]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     /// System message
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
     #[command(flatten)]
     sample: SampleArgs,
@@ -127,7 +128,9 @@ impl Chat<'_> {
         let info = self.engine.info();
         out::line(format_args!(
             "{} on {}, context {}. /help shows the commands.",
-            info.model_name, info.device, info.context
+            out::clean(&info.model_name),
+            info.device,
+            info.context
         ))?;
         let mut interrupted = false;
         loop {
@@ -235,44 +238,28 @@ impl Chat<'_> {
         Ok(Some(text))
     }
 
-    /// Token ids of the conversation, its oldest turns dropped as long as it leaves too little
-    /// room for an answer. The last question and the system message stay.
+    /// Token ids of the conversation, its oldest turns dropped if it leaves too little room for
+    /// an answer. After an error nothing is dropped.
     fn fit(&mut self) -> Result<Vec<u32>> {
+        let fixed = self.fixed();
         let context = self.engine.info().context;
-        let room = (context / 4).min(256) as usize;
-        let mut dropped = 0;
-        loop {
-            let ids = self.ids()?;
-            if ids.is_empty() {
-                return Err(Error::NoPrompt);
-            }
-            let turns = self.messages.len() - self.fixed(); // question, answer, ..., question
-            if ids.len() + room > context as usize && turns > 2 {
-                self.messages.drain(self.fixed()..self.fixed() + 2);
-                dropped += 1;
-                continue;
-            }
-            if dropped > 0 {
-                out::say(format_args!(
-                    "(context full: dropped the {dropped} oldest turns)"
-                ));
-            }
-            if ids.len() >= context as usize {
-                return Err(Error::TurnTooLong {
-                    tokens: ids.len(),
-                    context,
-                });
-            }
-            return Ok(ids);
+        let (dropped, ids) = fit(&self.messages, fixed, context, &|m| self.ids(m))?;
+        if dropped > 0 {
+            self.messages.drain(fixed..fixed + dropped);
+            out::say(format_args!(
+                "(the context of {context} tokens is full: the oldest {} messages are forgotten)",
+                dropped
+            ));
         }
+        Ok(ids)
     }
 
-    fn ids(&self) -> Result<Vec<u32>> {
+    fn ids(&self, messages: &[Value]) -> Result<Vec<u32>> {
         if self.engine.template().is_some() {
-            return prompt::chat_ids(self.engine, &self.messages, false);
+            return prompt::chat_ids(self.engine, messages, false);
         }
         let mut text = String::new();
-        for m in &self.messages {
+        for m in messages {
             // An answer follows its question without a break, as it was generated.
             if !text.is_empty() && m["role"] != "assistant" {
                 text.push('\n');
@@ -305,6 +292,39 @@ impl Chat<'_> {
     }
 }
 
+/// How many of the messages after the first `fixed` to forget, and the ids of the rest. Nothing is
+/// forgotten as long as there is room for an answer; then half the context is made free, since
+/// what remains must be read again from where it changes. The last message, the question, stays.
+fn fit(
+    messages: &[Value],
+    fixed: usize,
+    context: u32,
+    ids: &dyn Fn(&[Value]) -> Result<Vec<u32>>,
+) -> Result<(usize, Vec<u32>)> {
+    let context = context as usize;
+    let all = ids(messages)?;
+    if all.is_empty() {
+        return Err(Error::NoPrompt);
+    }
+    if all.len() + (context / 4).min(256) <= context {
+        return Ok((0, all));
+    }
+    let (mut dropped, mut left) = (0, all);
+    // Question and answer go together.
+    while left.len() > context / 2 && messages.len() - fixed - dropped > 2 {
+        dropped += 2;
+        let kept = [&messages[..fixed], &messages[fixed + dropped..]].concat();
+        left = ids(&kept)?;
+    }
+    match left.len() < context {
+        true => Ok((dropped, left)),
+        false => Err(Error::TurnTooLong {
+            tokens: left.len(),
+            context: context as u32,
+        }),
+    }
+}
+
 /// Length of the longest common beginning.
 fn common_prefix(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
@@ -319,7 +339,48 @@ fn history_path() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::common_prefix;
+    use super::{common_prefix, fit};
+    use serde_json::Value;
+    use tokstep::Error;
+
+    /// A conversation whose messages are as many tokens as they say; the first `fixed` stay.
+    fn fitted(lengths: &[u32], fixed: usize, context: u32) -> Result<(usize, usize), Error> {
+        let messages: Vec<Value> = lengths.iter().map(|&n| n.into()).collect();
+        let ids = |m: &[Value]| {
+            Ok(vec![
+                0;
+                m.iter().map(|n| n.as_u64().unwrap() as usize).sum()
+            ])
+        };
+        fit(&messages, fixed, context, &ids).map(|(dropped, ids)| (dropped, ids.len()))
+    }
+
+    #[test]
+    fn old_turns_are_forgotten_only_when_the_context_is_full_and_then_to_half_of_it() {
+        assert_eq!(fitted(&[10; 7], 0, 100).unwrap(), (0, 70));
+        assert_eq!(fitted(&[10; 9], 0, 100).unwrap(), (4, 50));
+        assert_eq!(
+            fitted(&[10; 10], 1, 100).unwrap(),
+            (6, 40),
+            "the system message stays"
+        );
+        assert_eq!(
+            fitted(&[80], 0, 100).unwrap(),
+            (0, 80),
+            "a long question has less room"
+        );
+        assert_eq!(fitted(&[30, 30, 30], 0, 100).unwrap(), (2, 30));
+        assert_eq!(fitted(&[10; 1000], 1, 1000).unwrap().1, 490 + 10);
+    }
+
+    #[test]
+    fn a_turn_that_can_never_fit_is_an_error() {
+        for lengths in [&[100][..], &[10, 10, 100], &[60, 10, 10, 60]] {
+            let error = fitted(lengths, lengths.len() / 4, 100).unwrap_err();
+            assert!(matches!(error, Error::TurnTooLong { .. }), "{error}");
+        }
+        assert!(matches!(fitted(&[0], 0, 100), Err(Error::NoPrompt)));
+    }
 
     #[test]
     fn common_prefixes() {

@@ -51,6 +51,7 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     out::line("\nmetadata")?;
     let limit = if args.full { usize::MAX } else { 60 };
     for (key, value) in gguf.meta() {
+        let key = out::clean(key);
         out::line(format_args!("  {key} = {}", show(value, limit)))?;
     }
 
@@ -66,7 +67,12 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     }
     if args.tensors {
         for t in gguf.tensors() {
-            out::line(format_args!("  {:8} {:?} {}", t.ty.name, t.shape, t.name))?;
+            out::line(format_args!(
+                "  {:8} {:?} {}",
+                t.ty.name,
+                t.shape,
+                out::clean(&t.name)
+            ))?;
         }
     }
 
@@ -81,7 +87,7 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     if !unsupported.is_empty() {
         out::line("\nunsupported")?;
         for line in unsupported {
-            out::line(format_args!("  {line}"))?;
+            out::line(format_args!("  {}", out::clean(&line)))?;
         }
     }
     Ok(())
@@ -93,8 +99,15 @@ fn memory(model: &Model, context: Option<u32>) -> Vec<String> {
         Ok(gpu) => (gpu.caps.clone(), gpu.name.clone()),
         Err(e) => return vec![format!("unknown: {e}")],
     };
-    let own = model.hyper.context;
-    let mut contexts = match context {
+    let wish = |context| Wish {
+        context,
+        slots: 1,
+        chunk: None,
+    };
+    // The model's own context, as far as the device has room.
+    let own =
+        Sizes::fit(&model.hyper, &caps, wish(None)).map_or(model.hyper.context, |s| s.context);
+    let contexts: Vec<u32> = match context {
         Some(c) => vec![c],
         None => [2048, 8192]
             .into_iter()
@@ -102,17 +115,11 @@ fn memory(model: &Model, context: Option<u32>) -> Vec<String> {
             .chain([own])
             .collect(),
     };
-    contexts.dedup();
     let mut lines = vec![format!(
         "on {device}, in MiB: weights, KV cache, scratch, all"
     )];
     for context in contexts {
-        let wish = Wish {
-            context: Some(context),
-            slots: 1,
-            chunk: None,
-        };
-        lines.push(match Sizes::fit(&model.hyper, &caps, wish) {
+        lines.push(match Sizes::fit(&model.hyper, &caps, wish(Some(context))) {
             Ok(sizes) => {
                 let m = Memory::of(&plan::build(model, &caps, sizes));
                 let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);

@@ -2,6 +2,7 @@
 
 use super::{progress, pull};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use std::path::PathBuf;
 use tokstep::Result;
 use tokstep::engine::{Engine, EngineOptions, LoadStage};
@@ -11,11 +12,16 @@ use tokstep::models::{self, Named};
 #[derive(Args)]
 pub struct ModelArgs {
     /// Path of a GGUF file, or a known name (see `tokstep pull --list`)
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = not_empty())]
     pub model: String,
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]
     pub device: Option<String>,
+}
+
+/// Refuses an empty MODEL as a usage error: an unset variable in a script.
+pub fn not_empty() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
 }
 
 /// The path of a MODEL; a known model is fetched if the cache does not have it.
@@ -57,5 +63,12 @@ pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
         info.context,
         info.load_ms
     );
+    if info.context > info.model_context {
+        tracing::warn!(
+            "the model was trained for {} tokens of context, not for {}: what it writes behind them may be bad",
+            info.model_context,
+            info.context
+        );
+    }
     Ok(engine)
 }

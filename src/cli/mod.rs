@@ -100,6 +100,8 @@ pub fn log(args: &LogArgs) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would report a closed standard error on standard error, and panic.
+        .log_internal_errors(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .without_time()
         .with_target(args.verbose > 1)

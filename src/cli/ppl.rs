@@ -72,6 +72,12 @@ pub fn run(args: &PplArgs) -> Result<()> {
         // Logits after `scored[i]` predict `scored[i + 1]`.
         let (given, wanted) = (&scored[..scored.len() - 1], &scored[1..]);
         session.logits(given, &mut |i, logits| score.add(logits, wanted[i]))?;
+        if !score.nll.is_finite() {
+            return Err(Error::NotFinite {
+                position: (n + 1) * size,
+                verified: false,
+            });
+        }
         out::text(format_args!("[{}]{:.4},", n + 1, score.perplexity()))?;
     }
     out::line("")?;

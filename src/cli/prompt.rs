@@ -15,13 +15,25 @@ use tokstep::{Error, Result};
 #[command(next_help_heading = "Prompt")]
 pub struct PromptArgs {
     /// The prompt
-    #[arg(short, long, value_name = "TEXT", group = "source")]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        group = "source",
+        allow_hyphen_values = true
+    )]
     prompt: Option<String>,
     /// File with the prompt
     #[arg(long, value_name = "FILE", group = "source")]
     prompt_file: Option<PathBuf>,
     /// The prompt as token ids, fed as they are
-    #[arg(long, value_name = "IDS", group = "source", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "IDS",
+        group = "source",
+        value_delimiter = ',',
+        allow_negative_numbers = true
+    )]
     prompt_tokens: Option<Vec<u32>>,
     /// Complete the text as it stands, without the model's chat template
     #[arg(long)]
@@ -30,7 +42,12 @@ pub struct PromptArgs {
     #[arg(long)]
     special: bool,
     /// System message for the chat template
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "prompt_tokens"])]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        conflicts_with_all = ["raw", "prompt_tokens"],
+        allow_hyphen_values = true
+    )]
     system: Option<String>,
 }
 

@@ -61,6 +61,10 @@ pub fn fetch(known: &Known) -> Result<PathBuf> {
             say(format!("fetching from {source}"));
             bar = Some(progress::bytes("", known.bytes));
         }
+        Event::Waiting => say(format!(
+            "waiting for another process that is fetching {}",
+            known.name
+        )),
         Event::Progress { done, .. } => {
             bar.as_ref().inspect(|b| b.set_position(done));
         }

@@ -24,7 +24,8 @@ pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Maximum context in tokens [default: the model's, as far as it fits into memory]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
     /// Print one JSON object: prompt_tokens, tokens, text, stop, seed, device, timings
     #[arg(long)]
@@ -70,6 +71,12 @@ pub fn run(args: &RunArgs) -> Result<()> {
         stop = generation.stop().unwrap_or(stop);
         stats = generation.stats().clone();
     }
+    if stop == Stop::Context {
+        tracing::warn!(
+            "the context of {} tokens is full: the answer ends here; a larger -c gives it more room",
+            engine.info().context
+        );
+    }
     if args.json {
         let answer = Answer {
             prompt_tokens: ids.len(),
@@ -80,11 +87,15 @@ pub fn run(args: &RunArgs) -> Result<()> {
             device: engine.info().device.clone(),
             timings: Timings::new(engine.info(), &stats),
         };
-        let object = serde_json::to_string(&answer).expect("strings and numbers");
-        return out::line(object);
-    }
-    if !text.ends_with('\n') {
+        out::line(serde_json::to_string(&answer).expect("strings and numbers"))?;
+    } else if !text.ends_with('\n') {
         out::line("")?;
+    }
+    if let Some(steps) = engine.verified() {
+        out::say(format_args!(
+            "verified: {steps} plan steps on {} agree with their CPU twins",
+            engine.info().device
+        ));
     }
     tracing::info!(
         "{} prompt tokens, {:.2} tok/s; {} tokens, {:.2} tok/s; ended by {}",

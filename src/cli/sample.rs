@@ -8,28 +8,29 @@ use tokstep::engine::{GenerateOptions, SampleOptions};
 #[command(next_help_heading = "Sampling")]
 pub struct SampleArgs {
     /// Most tokens to generate [default: until the model ends or the context is full]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     pub predict: Option<u32>,
     /// Temperature; 0 always takes the likeliest token [default: 0.8]
-    #[arg(long, value_name = "T", value_parser = not_negative)]
+    #[arg(long, value_name = "T", value_parser = not_negative, allow_negative_numbers = true)]
     pub temp: Option<f32>,
     /// Sample among the K likeliest tokens; 0: all [default: 40]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     top_k: Option<u32>,
     /// Sample among the likeliest tokens that together have probability P; 1: all [default: 0.95]
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", value_parser = probability, allow_negative_numbers = true)]
     top_p: Option<f32>,
     /// Drop tokens less likely than P times the likeliest; 0: none [default: 0.05]
-    #[arg(long, value_name = "P", value_parser = probability)]
+    #[arg(long, value_name = "P", value_parser = probability, allow_negative_numbers = true)]
     min_p: Option<f32>,
     /// The same seed gives the same answer [default: random; --json shows it]
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Make recent tokens less likely; 1: do not [default: 1]
-    #[arg(long, value_name = "R", value_parser = positive)]
+    #[arg(long, value_name = "R", value_parser = positive, allow_negative_numbers = true)]
     repeat_penalty: Option<f32>,
     /// End the answer before this text; may be given several times
-    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true,
+          value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
 }
 

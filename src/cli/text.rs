@@ -19,10 +19,10 @@ Examples:
   tokstep tokenize -m model.gguf --json < page.txt")]
 pub struct TokenizeArgs {
     /// Path of a GGUF file, or a known name
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = load::not_empty())]
     model: String,
     /// The text; without it, standard input is read
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     prompt: Option<String>,
     /// Read special tokens written in the text, such as <|im_end|>, as tokens
     #[arg(long)]
@@ -62,7 +62,7 @@ Examples:
   tokstep detokenize -m model.gguf --special 1 4093 2")]
 pub struct DetokenizeArgs {
     /// Path of a GGUF file, or a known name
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = load::not_empty())]
     model: String,
     /// The ids, separated by commas or spaces
     #[arg(required = true, value_name = "IDS", value_delimiter = ',')]
@@ -90,7 +90,7 @@ Examples:
   tokstep template -m model.gguf --messages chat.json --tools tools.json --set enable_thinking=false")]
 pub struct TemplateArgs {
     /// Path of a GGUF file, or a known name
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = load::not_empty())]
     model: String,
     /// JSON file with an array of messages, or with an object that has one as `messages` (and may
     /// have `tools`); - reads standard input

@@ -218,12 +218,19 @@ impl<'s, 'e> Generation<'s, 'e> {
             .options
             .steps_per_submit
             .clamp(1, crate::plan::sizes::RING_LEN);
-        let steps = n.min(room as u32);
-        let next = n.min(room as u32 - steps);
         let start = Instant::now();
-        let slot = self.session.slot as usize;
+        let slot = self.session.slot;
         let mut scheduler = self.session.engine.scheduler.borrow_mut();
-        let ids = scheduler.decode(steps, next)?.swap_remove(slot);
+        // Another session's answer may have brought this one forward.
+        self.ready.extend(scheduler.take_kept(slot));
+        if !self.ready.is_empty() {
+            return Ok(());
+        }
+        let steps = n.min(room as u32).min(scheduler.room());
+        let next = n.min(room as u32 - steps);
+        let mut all = scheduler.decode(steps, next)?;
+        let ids = std::mem::take(&mut all[slot as usize]);
+        scheduler.keep(all);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         self.stats.decode_ms += ms;
         self.stats

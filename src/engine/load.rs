@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::generate::GenerateOptions;
-use super::info::{self, EngineInfo};
+use super::info::{self, EngineInfo, Memory};
 use super::scheduler::Scheduler;
 use super::session::Session;
 use crate::gguf::Gguf;
@@ -14,7 +14,7 @@ use crate::gpu::{Gpu, GpuProgram, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
-use crate::plan::{self, Sizes};
+use crate::plan::{self, Program, Sizes};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 
@@ -100,8 +100,7 @@ impl Engine {
             slots: o.slots,
             chunk: o.prefill_chunk,
         };
-        let sizes = Sizes::fit(&model.hyper, &gpu.caps, wish)?;
-        let program = plan::build(&model, &gpu.caps, sizes);
+        let program = fitting(&model, &gpu.caps, gpu.memory, wish)?;
         let mut info = info::describe(&gguf, &model, &gpu, &program);
         let total = info.matrix_bytes;
         let mut done = 0;
@@ -201,5 +200,68 @@ impl Engine {
     /// Bytes per second the device reads while copying, measured now.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         self.gpu.copy_bandwidth(64 << 20)
+    }
+}
+
+/// The program for a wish. A context that nobody asked for is halved until all fits into `memory`
+/// (bytes that are left, where that is known); one that was asked for is an error if it does not.
+fn fitting(model: &Model, caps: &Caps, memory: Option<u64>, wish: Wish) -> Result<Program> {
+    let mut context = wish.context;
+    loop {
+        let sizes = Sizes::fit(&model.hyper, caps, Wish { context, ..wish })?;
+        let program = plan::build(model, caps, sizes);
+        let bytes = Memory::of(&program).total();
+        let Some(memory) = memory.filter(|m| bytes > *m) else {
+            return Ok(program);
+        };
+        if wish.context.is_some() || sizes.context <= 1024 {
+            return Err(Error::OutOfMemory {
+                name: format!("the model with a context of {}", sizes.context),
+                bytes,
+                reason: format!("only {memory} bytes are left"),
+            });
+        }
+        context = Some(sizes.context / 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_fits_into_the_memory_or_is_refused() {
+        let file = "tests/cases/scripted/scripted_stream.gguf"; // trained for 65536 positions
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
+        let caps = Caps {
+            subgroups: false,
+            subgroup_max: 1,
+            software: true,
+            max_storage: 128 << 20,
+            max_uniform: 65536,
+            max_texture: 8192,
+            max_grid: 65535,
+            max_lanes: 256,
+        };
+        let fit = |context, memory| {
+            let wish = Wish {
+                context,
+                slots: 1,
+                chunk: None,
+            };
+            fitting(&model, &caps, memory, wish).map(|p| (p.sizes.context, Memory::of(&p).total()))
+        };
+        let (whole, bytes) = fit(None, None).unwrap();
+        assert_eq!((whole, fit(None, Some(bytes)).unwrap().0), (65536, 65536));
+        assert_eq!(fit(None, Some(bytes - 1)).unwrap().0, 32768);
+        assert!(fit(None, Some(bytes / 3)).unwrap().1 <= bytes / 3);
+        for (context, memory) in [(Some(65536), bytes - 1), (None, 100)] {
+            let error = fit(context, Some(memory)).unwrap_err().to_string();
+            assert!(
+                error.contains("-c") && error.contains(&memory.to_string()),
+                "{error}"
+            );
+        }
     }
 }

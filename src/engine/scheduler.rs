@@ -51,6 +51,8 @@ pub struct Scheduler {
     recorder: Recorder,
     logits: Option<Staging>,
     verifier: Option<Verifier>,
+    /// Tokens of each slot that nobody has asked for yet.
+    kept: Vec<Vec<u32>>,
 }
 
 impl Scheduler {
@@ -70,6 +72,7 @@ impl Scheduler {
             flip: 0,
             logits: None,
             verifier: None,
+            kept: vec![Vec::new(); sizes.slots as usize],
         })
     }
 
@@ -117,6 +120,31 @@ impl Scheduler {
         self.deactivate(slot);
         self.pages.release(slot, 0);
         self.slots[slot as usize] = Slot::default();
+        self.kept[slot as usize].clear();
+    }
+
+    /// Keeps tokens (per slot) that steps for one sequence gave the others.
+    pub(super) fn keep(&mut self, all: Vec<Vec<u32>>) {
+        for (kept, ids) in self.kept.iter_mut().zip(all) {
+            kept.extend(ids);
+        }
+    }
+
+    /// The kept tokens of a slot.
+    pub(super) fn take_kept(&mut self, slot: u32) -> Vec<u32> {
+        std::mem::take(&mut self.kept[slot as usize])
+    }
+
+    /// Steps until the first active slot reaches the context's end; those that have are stopped.
+    pub(super) fn room(&mut self) -> u32 {
+        let context = self.sizes.context;
+        for slot in 0..self.sizes.slots {
+            if self.slots[slot as usize].position >= context {
+                self.deactivate(slot);
+            }
+        }
+        let active = self.slots.iter().filter(|s| s.active);
+        active.map(|s| context - s.position).min().unwrap_or(0)
     }
 
     /// Runs all plans once with nothing to do, so that drivers compile now and not at the first token.
@@ -197,6 +225,7 @@ impl Scheduler {
         );
         self.write(io.prompt_rows, 0, &[slot]);
         self.chunk(slot, start, ids, Which::PrefillLast)?;
+        self.kept[slot as usize].clear();
         self.slots[slot as usize] = Slot {
             taken: true,
             active: true,
@@ -424,6 +453,7 @@ impl Scheduler {
         self.deactivate(slot);
         Err(Error::NotFinite {
             position: position as usize,
+            verified: self.verifier.is_some(),
         })
     }
 }

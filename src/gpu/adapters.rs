@@ -50,6 +50,8 @@ fn kind(t: wgpu::DeviceType) -> (u32, &'static str) {
 /// Number of the adapter to use: the one asked for by number or by a part of its name, else the
 /// first of the fastest kind.
 pub(super) fn pick(all: &[wgpu::Adapter], wish: Option<&str>) -> Result<usize> {
+    // An empty wish is an environment variable that was set to nothing.
+    let wish = wish.filter(|w| !w.is_empty());
     let infos: Vec<wgpu::AdapterInfo> = all.iter().map(wgpu::Adapter::get_info).collect();
     if infos.is_empty() {
         return Err(Error::NoAdapter);
@@ -77,6 +79,7 @@ pub(super) fn pick(all: &[wgpu::Adapter], wish: Option<&str>) -> Result<usize> {
 
 /// Every adapter of this machine.
 pub fn adapters(wish: Option<&str>) -> Result<Vec<AdapterInfo>> {
+    let wish = wish.filter(|w| !w.is_empty());
     let instance = instance();
     let all = list(&instance);
     let picked = pick(&all, wish)?;

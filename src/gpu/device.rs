@@ -57,6 +57,8 @@ pub struct Gpu {
     pub backend: String,
     /// What kernels may use.
     pub caps: Caps,
+    /// Bytes that are left, where that is known.
+    pub memory: Option<u64>,
     /// Bytes one buffer may have.
     pub max_buffer: u64,
     /// What was asked of the device.
@@ -103,6 +105,7 @@ impl Gpu {
             queue,
             name: info.name,
             backend: info.backend.to_str().to_string(),
+            memory: caps.software.then(super::memory::available).flatten(),
             caps,
             max_buffer: limits.max_buffer_size,
             counts: Counts::default(),

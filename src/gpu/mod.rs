@@ -4,6 +4,7 @@
 pub mod adapters;
 mod copy;
 mod device;
+mod memory;
 mod pipelines;
 mod profile;
 mod program;

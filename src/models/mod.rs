@@ -132,6 +132,12 @@ pub fn resolve(model: &str) -> Result<Named> {
             path: model.into(),
             source: std::io::Error::other("this is a folder; give the GGUF file in it"),
         }),
+        None if Path::new(model).exists() => Err(Error::Io {
+            path: model.into(),
+            source: std::io::Error::other(
+                "this is no regular file; a model cannot be read from it",
+            ),
+        }),
         None => Err(not_found(model)),
     }
 }

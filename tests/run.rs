@@ -1,0 +1,453 @@
+//! `tokstep run` and its neighbours on tiny models: damaged files, models whose every token is
+//! fixed by construction, limits, interrupts, and what is said when something ends.
+
+#[path = "common/cli.rs"]
+mod cli;
+mod common;
+
+use cli::{answer, command, fails, object, stderr, tokstep};
+use common::{case, gpu_trial, json};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const STREAM: &str = "cases/scripted/scripted_stream.gguf";
+const CHATML: &str = "cases/scripted/scripted_chatml.gguf";
+
+fn file(path: &str) -> String {
+    case(path).to_str().unwrap().to_owned()
+}
+
+/// `run --raw --temp 0 --json` with more flags.
+fn run(model: &str, prompt: &str, more: &[&str]) -> Value {
+    let model = file(model);
+    let args = [
+        "run", "-m", &model, "--raw", "--temp", "0", "--json", "-p", prompt,
+    ];
+    object(&[&args[..], more].concat())
+}
+
+/// Every damaged, hostile and odd file does what the manifest says, at once and with one error.
+fn gguf_cases() {
+    for case in json("cases/gguf/cases.json").as_array().unwrap() {
+        let (name, expect) = (
+            case["case"].as_str().unwrap(),
+            case["expect"].as_str().unwrap(),
+        );
+        let model = file(&format!("cases/gguf/{}", case["file"].as_str().unwrap()));
+        let prompt = case["prompt"].as_str().unwrap();
+        let args = [
+            "run", "-m", &model, "--raw", "-p", prompt, "--temp", "0", "-n", "4",
+        ];
+        let start = Instant::now();
+        let o = tokstep(&args, b"");
+        let (code, err) = (o.status.code(), stderr(&o));
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{name}: {:?}",
+            start.elapsed()
+        );
+        assert!(
+            code == Some(0) || code == Some(1),
+            "{name}: {code:?}: {err}"
+        );
+        assert!(!err.contains("panicked"), "{name}: {err}");
+        let loaded = code == Some(0);
+        assert!(
+            expect == "either" || loaded == (expect == "accept"),
+            "{name}: {expect}: {err}"
+        );
+        if !loaded {
+            assert_eq!(err.matches("error: ").count(), 1, "{name}: {err}");
+            assert!(o.stdout.is_empty(), "{name}");
+        } else if let Some(text) = case["text_if_loaded"].as_str() {
+            assert_eq!(
+                String::from_utf8_lossy(&o.stdout),
+                format!("{text}\n"),
+                "{name}"
+            );
+        }
+    }
+}
+
+/// Scripts come out to the byte, with every limit on the number of tokens.
+fn scripts() {
+    for (model, script) in [
+        (STREAM, json("cases/scripted/scripted_stream.json")),
+        (CHATML, json("cases/scripted/scripted_chatml.json")),
+    ] {
+        for (trigger, t) in script["triggers"].as_object().unwrap() {
+            let text = t["text"].as_str().unwrap();
+            if t["end"] == "loops forever" {
+                let o = run(model, trigger, &["-n", "30"]);
+                assert_eq!(
+                    (&o["text"], &o["stop"]),
+                    (&text.repeat(10).into(), &"length".into())
+                );
+                continue;
+            }
+            // One more than the script has: the end token, within the eight steps of a submit.
+            let n = t["n_tokens"].as_u64().unwrap() as usize;
+            let all = run(model, trigger, &[]);
+            assert_eq!(
+                (&all["text"], &all["stop"]),
+                (&text.into(), &"eos".into()),
+                "{trigger:?}"
+            );
+            assert_eq!(
+                all["tokens"].as_array().unwrap().len(),
+                n + 1,
+                "{trigger:?}"
+            );
+            for limit in [0, 1, n.saturating_sub(1), n, n + 1] {
+                let o = run(model, trigger, &["-n", &limit.to_string()]);
+                let stop = if limit > n { "eos" } else { "length" };
+                assert_eq!(o["stop"], stop, "{trigger:?}, {limit}");
+                assert_eq!(
+                    o["tokens"].as_array().unwrap()[..],
+                    all["tokens"].as_array().unwrap()[..limit],
+                    "{trigger:?}, {limit}"
+                );
+            }
+        }
+    }
+}
+
+fn stop_strings_across_tokens_and_split_characters() {
+    for (prompt, stop, text) in [
+        ("A", "there", "Hi "),
+        ("A", "i th", "H"),
+        ("A", "😀", "Hi there"),
+        ("B", "\nUser:", "x"),
+        ("B", "User: z", "x\nUser: y"),
+        ("C", "한", "日"),
+        ("D", "pl", "lo"),
+    ] {
+        let o = run(STREAM, prompt, &["--stop", stop, "-n", "20"]);
+        assert_eq!(o["text"], text, "{prompt} until {stop:?}");
+        let found = stop != "User: z";
+        assert_eq!(
+            o["stop"] == "stop",
+            found,
+            "{prompt} until {stop:?}: {}",
+            o["stop"]
+        );
+    }
+    let o = run(STREAM, "A", &["--stop", "re", "--stop", "Hi"]);
+    assert_eq!(o["text"], "", "the one that comes first");
+}
+
+fn the_end_of_the_context_is_told() {
+    for (context, n) in [(1, 0), (2, 1), (9, 8), (10, 9), (67, 66)] {
+        let o = run(STREAM, "D", &["-c", &format!("{context}")]);
+        assert_eq!(o["stop"], "context", "{context}");
+        assert_eq!(o["tokens"].as_array().unwrap().len(), n, "{context}");
+    }
+    let model = file(STREAM);
+    let o = tokstep(
+        &[
+            "run", "-m", &model, "--raw", "-p", "D", "--temp", "0", "-c", "4",
+        ],
+        b"",
+    );
+    assert_eq!((&o.stdout[..], o.status.code()), (&b"lop\n"[..], Some(0)));
+    assert!(stderr(&o).contains("context of 4 tokens is full") && stderr(&o).contains("-c"));
+    let args = ["run", "-m", &model, "--raw", "-c", "8"];
+    let long = [&args[..], &["-p", "AAAAAAAAA"]].concat();
+    fails(
+        &long,
+        b"",
+        &["has 9 tokens, more than the context of 8;", "larger -c"],
+    );
+    fails(
+        &[&args[..], &["--prompt-tokens", "1,271"]].concat(),
+        b"",
+        &["271"],
+    );
+    let more = tokstep(
+        &[
+            "run",
+            "-m",
+            &file(CHATML),
+            "-p",
+            "a",
+            "-c",
+            "600",
+            "-n",
+            "1",
+        ],
+        b"",
+    );
+    assert!(
+        stderr(&more).contains("trained for 512 tokens"),
+        "{}",
+        stderr(&more)
+    );
+}
+
+fn a_seed_gives_the_same_bytes_again() {
+    let model = file(STREAM);
+    let draw = |seed: &str| {
+        object(&[
+            "run", "-m", &model, "--raw", "--json", "-p", "P", "-n", "1", "--temp", "1", "--top-k",
+            "0", "--top-p", "1", "--min-p", "0", "--seed", seed,
+        ])
+    };
+    let texts: Vec<Value> = (0..12)
+        .map(|s| draw(&s.to_string())["text"].clone())
+        .collect();
+    assert_eq!(texts[5], draw("5")["text"]);
+    assert!(texts.iter().any(|t| *t != texts[0]), "{texts:?}");
+    // What was drawn without a seed is shown, and gives the answer again.
+    let free = object(&["run", "-m", &model, "--raw", "--json", "-p", "P", "-n", "1"]);
+    let seed = free["seed"].as_u64().unwrap().to_string();
+    let again = [
+        "run", "-m", &model, "--raw", "--json", "-p", "P", "-n", "1", "--seed", &seed,
+    ];
+    assert_eq!(free["tokens"], object(&again)["tokens"]);
+}
+
+fn text_prompts_from_everywhere() {
+    let model = file(STREAM);
+    let o = tokstep(&["run", "-m", &model, "--raw", "--temp", "0"], b"a\0A");
+    assert_eq!(String::from_utf8_lossy(&o.stdout), "Hi there😀!\n");
+    // A text may begin with a dash, and a character may stand where a flag could.
+    let o = run(STREAM, "-A", &[]);
+    assert_eq!(
+        (&o["text"], &o["prompt_tokens"]),
+        (&"Hi there😀!".into(), &2.into())
+    );
+    let ids = [
+        "run",
+        "-m",
+        &model,
+        "--prompt-tokens",
+        "65",
+        "--json",
+        "--temp",
+        "0",
+    ];
+    assert_eq!(object(&ids)["prompt_tokens"], 1);
+    fails(
+        &["run", "-m", &model, "--device", "nonsense", "-p", "A"],
+        b"",
+        &["'nonsense'", "there are"],
+    );
+    // An empty variable is none.
+    let mut child = command(&["run", "-m", &model, "--raw", "-p", "F", "--temp", "0"]);
+    let o = child.env("TOKSTEP_DEVICE", "").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&o.stdout), "ok\n", "{}", stderr(&o));
+}
+
+fn verify_says_how_much_it_compared() {
+    let o = tokstep(
+        &[
+            "run",
+            "-m",
+            &file(STREAM),
+            "--verify",
+            "--raw",
+            "-p",
+            "A",
+            "--temp",
+            "0",
+        ],
+        b"",
+    );
+    let err = stderr(&o);
+    assert_eq!(String::from_utf8_lossy(&o.stdout), "Hi there😀!\n");
+    let steps = err
+        .split_once("verified: ")
+        .expect(&err)
+        .1
+        .split(' ')
+        .next()
+        .unwrap();
+    assert!(steps.parse::<u32>().unwrap() > 50, "{err}");
+    let nan = file("cases/gguf/w_all_nan.gguf");
+    fails(
+        &["run", "-m", &nan, "--raw", "-p", "a"],
+        b"",
+        &["NaN", "--verify"],
+    );
+    fails(
+        &["run", "-m", &nan, "--raw", "-p", "a", "--verify"],
+        b"",
+        &["same as the CPU"],
+    );
+}
+
+fn figures_that_are_no_numbers_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "abcde".repeat(20)).unwrap();
+    let text = text.to_str().unwrap();
+    let (good, nan) = (
+        file("cases/gguf/good.gguf"),
+        file("cases/gguf/w_all_nan.gguf"),
+    );
+    fails(&["ppl", "-m", &nan, "-f", text, "-c", "8"], b"", &["NaN"]);
+    fails(
+        &["ppl", "-m", &good, "-f", text, "-c", "512"],
+        b"",
+        &["1024 tokens", "smaller -c"],
+    );
+    assert!(
+        answer(&["ppl", "-m", &good, "-f", text, "-c", "8"]).contains("Final estimate: PPL = ")
+    );
+    fails(
+        &["bench", "-m", &nan, "-p", "8", "-n", "4", "-r", "1"],
+        b"",
+        &["NaN"],
+    );
+    fails(
+        &["bench", "-m", &good, "-p", "0", "-n", "0"],
+        b"",
+        &["nothing to measure", "-p"],
+    );
+}
+
+fn bench_in_every_format() {
+    let model = file(CHATML);
+    let bench = |format| {
+        let args = [
+            "bench", "-m", &model, "-p", "5", "-n", "3", "-d", "0,7", "-r", "1", "-o",
+        ];
+        answer(&[&args[..], &[format]].concat())
+    };
+    let names = ["pp5", "tg3", "pp5 @ d7", "tg3 @ d7"];
+    let rows: Vec<Value> = serde_json::from_str(&bench("json")).unwrap();
+    assert_eq!(
+        rows.iter()
+            .map(|r| r["test"].as_str().unwrap())
+            .collect::<Vec<_>>(),
+        names
+    );
+    assert!(
+        rows.iter().all(|r| r["avg_ts"].as_f64().unwrap() > 0.0),
+        "{rows:?}"
+    );
+    for (row, line) in rows.iter().zip(bench("jsonl").lines()) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(
+            line.as_object()
+                .unwrap()
+                .keys()
+                .eq(row.as_object().unwrap().keys())
+        );
+    }
+    let csv = bench("csv");
+    let cells = |line: &str| line.split(',').count();
+    assert_eq!(csv.lines().count(), 5, "{csv}");
+    assert!(
+        csv.lines()
+            .skip(1)
+            .all(|l| l.starts_with('"') && l.ends_with('"'))
+    );
+    // The device's name has a comma in it, or not: as many cells more in every line.
+    assert!(
+        csv.lines()
+            .skip(1)
+            .all(|l| cells(l) >= cells(csv.lines().next().unwrap()))
+    );
+    let md = bench("md");
+    let bars: Vec<usize> = md.lines().map(|l| l.matches('|').count()).collect();
+    assert!(
+        bars.len() == 6 && bars.iter().all(|&n| n == bars[0]),
+        "{md}"
+    );
+}
+
+/// Ctrl-C keeps what is there and ends well; a second command on the same model is unharmed.
+fn ctrl_c_ends_the_answer() {
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::Command;
+    let model = file(STREAM);
+    for json in [false, true] {
+        let args = ["run", "-m", &model, "--raw", "-p", "D", "--temp", "0"];
+        let mut child = command(&args)
+            .args(json.then_some("--json"))
+            .arg("-v")
+            .spawn()
+            .unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut text = vec![];
+        match json {
+            // The first bytes show that the answer has begun.
+            false => {
+                text.resize(9, 0);
+                out.read_exact(&mut text).unwrap();
+            }
+            // Nothing comes before the end but the word that the model is loaded.
+            true => {
+                let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+                assert!(log.any(|l| l.unwrap().contains("loaded in")));
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
+        let pid = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args(["-INT", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+        out.read_to_end(&mut text).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let text = String::from_utf8(text).unwrap();
+        match json {
+            false => assert!(text.starts_with("loploplop") && text.ends_with('\n')),
+            true => {
+                let o: Value = serde_json::from_str(&text).unwrap();
+                assert_eq!(o["stop"], "cancelled");
+                assert!(o["text"].as_str().unwrap().starts_with("loploplop"));
+            }
+        }
+    }
+}
+
+fn chat_without_a_terminal_answers_once() {
+    let o = tokstep(&["chat", "-m", &file(CHATML)], "hé\n".as_bytes());
+    assert_eq!(
+        String::from_utf8_lossy(&o.stdout),
+        "> hé\nHello, I am a script.\n"
+    );
+    let long = "x".repeat(600);
+    let o = tokstep(&["chat", "-m", &file(CHATML)], long.as_bytes());
+    assert_eq!(o.status.code(), Some(1));
+    assert!(stderr(&o).contains("this turn alone"), "{}", stderr(&o));
+}
+
+fn main() {
+    common::run(vec![
+        gpu_trial("gguf_cases", gguf_cases),
+        gpu_trial("scripts", scripts),
+        gpu_trial(
+            "stop_strings_across_tokens_and_split_characters",
+            stop_strings_across_tokens_and_split_characters,
+        ),
+        gpu_trial(
+            "the_end_of_the_context_is_told",
+            the_end_of_the_context_is_told,
+        ),
+        gpu_trial(
+            "a_seed_gives_the_same_bytes_again",
+            a_seed_gives_the_same_bytes_again,
+        ),
+        gpu_trial("text_prompts_from_everywhere", text_prompts_from_everywhere),
+        gpu_trial(
+            "verify_says_how_much_it_compared",
+            verify_says_how_much_it_compared,
+        ),
+        gpu_trial(
+            "figures_that_are_no_numbers_are_errors",
+            figures_that_are_no_numbers_are_errors,
+        ),
+        gpu_trial("bench_in_every_format", bench_in_every_format),
+        gpu_trial("ctrl_c_ends_the_answer", ctrl_c_ends_the_answer),
+        gpu_trial(
+            "chat_without_a_terminal_answers_once",
+            chat_without_a_terminal_answers_once,
+        ),
+    ]);
+}

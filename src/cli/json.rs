@@ -8,7 +8,7 @@ use tokstep::engine::{EngineInfo, Stats};
 pub struct Answer {
     /// Tokens of the prompt, all of them.
     pub prompt_tokens: usize,
-    /// Ids of the answer.
+    /// Ids of the answer, without the end token.
     pub tokens: Vec<u32>,
     /// The answer.
     pub text: String,

@@ -71,6 +71,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
         stop = generation.stop().unwrap_or(stop);
         stats = generation.stats().clone();
     }
+    if stop == Stop::Eos {
+        // The ids are those of the text; the end token is told by `stop`.
+        tokens.pop();
+    }
     if stop == Stop::Context {
         tracing::warn!(
             "the context of {} tokens is full: the answer ends here; a larger -c gives it more room",

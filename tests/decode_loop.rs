@@ -5,7 +5,7 @@ mod common;
 
 use std::path::PathBuf;
 
-use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, SlotSampling, Stop};
+use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, Stop};
 
 fn model(name: &str) -> PathBuf {
     common::case("cases/models").join(name)
@@ -125,20 +125,10 @@ fn sequences_side_by_side_get_the_tokens_of_each_alone() {
             let slot = s.acquire().unwrap();
             assert_eq!(slot as usize, i);
             let ids = prompt(lengths[i], i as u32);
-            let o = samplings[i];
-            let sampling = SlotSampling {
-                temp: o.temp,
-                top_k: o.top_k,
-                top_p: o.top_p,
-                min_p: o.min_p,
-                seed: o.seed,
-                repeat_penalty: o.repeat_penalty,
-                repeat_last_n: o.repeat_last_n,
-            };
             let (head, last) = ids.split_at(ids.len() - 3);
             s.feed(slot, 0, head, &|| false).unwrap();
             together[i].push(
-                s.start(slot, head.len() as u32, last, &ids, &sampling)
+                s.start(slot, head.len() as u32, last, &ids, &samplings[i])
                     .unwrap(),
             );
             for (all, new) in together.iter_mut().zip(s.decode(5 + i as u32, 8).unwrap()) {

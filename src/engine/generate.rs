@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::scheduler::SlotSampling;
 use super::session::Session;
 use super::stop::StopStrings;
 use crate::text::Utf8Stream;
@@ -143,16 +142,6 @@ impl<'s, 'e> Generation<'s, 'e> {
         };
         if stop.is_none() {
             let start = Instant::now();
-            let s = &o.sample;
-            let sampling = SlotSampling {
-                temp: s.temp,
-                top_k: s.top_k,
-                top_p: s.top_p,
-                min_p: s.min_p,
-                seed: s.seed,
-                repeat_penalty: s.repeat_penalty,
-                repeat_last_n: s.repeat_last_n,
-            };
             let mut scheduler = session.engine.scheduler.borrow_mut();
             let room = o
                 .max_tokens
@@ -164,7 +153,7 @@ impl<'s, 'e> Generation<'s, 'e> {
                 session.cached as u32,
                 pending,
                 &session.tokens,
-                &sampling,
+                &o.sample,
             )?;
             session.cached = session.tokens.len();
             ready.push_back(first);

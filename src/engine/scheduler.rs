@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::generate::SampleOptions;
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
 use super::verify::Verifier;
@@ -15,19 +16,6 @@ use crate::{Error, Result};
 
 /// Produced instead of a token where the logits are not numbers.
 const NOT_FINITE: u32 = u32::MAX;
-
-/// How a slot samples; the fields mean what the command line's flags of the same names mean.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(missing_docs)]
-pub struct SlotSampling {
-    pub temp: f32,
-    pub top_k: u32,
-    pub top_p: f32,
-    pub min_p: f32,
-    pub seed: u64,
-    pub repeat_penalty: f32,
-    pub repeat_last_n: u32,
-}
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
@@ -195,7 +183,7 @@ impl Scheduler {
         start: u32,
         ids: &[u32],
         all: &[u32],
-        sampling: &SlotSampling,
+        sampling: &SampleOptions,
     ) -> Result<u32> {
         let io = self.program.program.io;
         let position = start + ids.len() as u32;

@@ -7,6 +7,7 @@ use super::device::{Gpu, add};
 use super::pipelines::Pipelines;
 use super::upload::upload;
 use super::{Commands, Encoder};
+use crate::kernel::choose::UNIFORM_X;
 use crate::plan::{Batch, BufId, Buffer, Plan, Program, Step, Which};
 use crate::{Error, Result};
 
@@ -292,9 +293,12 @@ impl Maker<'_> {
                 let b = step.binds.iter().find(|b| b.name == name);
                 let b = b.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));
                 match &self.resources[b.buf] {
-                    Resource::Buffer(buffer) => {
-                        entry(*binding, buffer, b.offset, uniform.then_some(65536))
-                    }
+                    Resource::Buffer(buffer) => entry(
+                        *binding,
+                        buffer,
+                        b.offset,
+                        uniform.then_some(u64::from(UNIFORM_X)),
+                    ),
                     Resource::Texture { view, .. } => wgpu::BindGroupEntry {
                         binding: *binding,
                         resource: wgpu::BindingResource::TextureView(view),

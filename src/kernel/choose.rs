@@ -57,4 +57,13 @@ impl Caps {
             },
         )
     }
+
+    /// Whether `bytes` of activations can come through slot `x_uniform`, whose binding is always
+    /// [`UNIFORM_X`] bytes long.
+    pub fn uniform_x(&self, bytes: u32) -> bool {
+        self.max_uniform >= u64::from(UNIFORM_X) && bytes <= UNIFORM_X
+    }
 }
+
+/// Bytes that `slots/x_uniform.wgsl` declares: what every WebGPU device allows.
+pub const UNIFORM_X: u32 = 65536;

@@ -6,6 +6,7 @@ use super::product::Act;
 use super::sizes::{PAGE_LEN, TILE, stride};
 use super::{Bind, BufId, Dim, Step};
 use crate::kernel::Shader;
+use crate::kernel::choose::UNIFORM_X;
 use crate::kernel::params::{Attention, AttnCombine, RopeKv};
 use crate::model::Layer;
 
@@ -93,9 +94,9 @@ impl Builder<'_> {
         let largest = part_bytes(s.width, 1).max(part_bytes(narrow, decode_chunks));
         let part = self.scratch("attn_part", largest);
         let q = self.act("q", n_head * s.hdp);
-        let uniform = self.caps.software && q.stride * 4 <= 65536;
+        let uniform = self.caps.software && self.caps.uniform_x(q.stride * 4);
         let tile = if uniform {
-            (65536 / (q.stride * 4)).min(cols)
+            (UNIFORM_X / (q.stride * 4)).min(cols)
         } else {
             cols
         };

@@ -2,6 +2,7 @@
 
 use super::build::Builder;
 use super::{Bind, BufId, Dim, Step};
+use crate::kernel::choose::UNIFORM_X;
 use crate::kernel::params::{MatVec, Mode};
 use crate::kernel::{Caps, Shader};
 use crate::model::Matrix;
@@ -30,7 +31,7 @@ pub struct Cut {
 
 /// Chooses for a device, a row length in f32 and a number of columns.
 pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
-    let fits = |n: u32| u64::from(n) * u64::from(x_stride) * 4 <= caps.max_uniform.min(65536);
+    let fits = |n: u32| caps.uniform_x(n * x_stride * 4);
     let wanted = match cols {
         1 => 1,
         2..=4 => 4,
@@ -145,8 +146,12 @@ impl Builder<'_> {
     /// An activation buffer of `n` f32 per column, made on first use.
     pub fn act(&mut self, name: &'static str, n: u32) -> Act {
         let stride = stride(n);
-        // A uniform binding is always 64 KiB long, so the last column needs that much behind it.
-        let tail = if self.caps.software { 65536 } else { 0 };
+        // A uniform binding always has its full length, so the last column needs that much behind it.
+        let tail = if self.caps.software {
+            u64::from(UNIFORM_X)
+        } else {
+            0
+        };
         let bytes = u64::from(stride) * 4 * u64::from(self.sizes.width) + tail;
         Act {
             buf: self.scratch(name, bytes),

@@ -126,7 +126,7 @@ fn sequences_side_by_side_get_the_tokens_of_each_alone() {
             assert_eq!(slot as usize, i);
             let ids = prompt(lengths[i], i as u32);
             let (head, last) = ids.split_at(ids.len() - 3);
-            s.feed(slot, 0, head, &|| false).unwrap();
+            s.feed(slot, 0, head, &|_| false).unwrap();
             together[i].push(
                 s.start(slot, head.len() as u32, last, &ids, &samplings[i])
                     .unwrap(),

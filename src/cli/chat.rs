@@ -5,7 +5,7 @@ use super::json::{decode_rate, prompt_rate};
 use super::load::{self, ModelArgs};
 use super::prompt::{self, message};
 use super::sample::SampleArgs;
-use super::{interrupt, out};
+use super::{interrupt, out, progress};
 use clap::Args;
 use etcetera::BaseStrategy;
 use rustyline::error::ReadlineError;
@@ -207,10 +207,7 @@ impl Chat<'_> {
         let keep = common_prefix(self.session.tokens(), &ids).min(ids.len() - 1);
         interrupt::arm();
         self.session.rewind(keep);
-        if !self
-            .session
-            .prefill_while(&ids[keep..], &|| !interrupt::pressed())?
-        {
+        if !progress::prefill(&mut self.session, &ids[keep..])? {
             out::line("(interrupted)")?;
             return Ok(None);
         }

@@ -1,7 +1,9 @@
 //! Progress bars on standard error: hidden with `-q` and when it is no terminal.
 
+use super::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokstep::{Result, Session};
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -27,6 +29,17 @@ pub fn bytes(what: &str, total: u64) -> ProgressBar {
 /// A bar that counts things.
 pub fn count(what: &str, total: u64) -> ProgressBar {
     bar(what, total, "{msg:12} {bar:30} {pos} of {len}")
+}
+
+/// Appends a prompt to a session under a bar; false if Ctrl-C came before all of it was fed.
+pub fn prefill(session: &mut Session, ids: &[u32]) -> Result<bool> {
+    let bar = count("prompt", ids.len() as u64);
+    let done = session.prefill_while(ids, &|fed| {
+        bar.set_position(fed as u64);
+        !interrupt::pressed()
+    });
+    bar.finish_and_clear();
+    done
 }
 
 fn bar(what: &str, total: u64, template: &str) -> ProgressBar {

@@ -4,7 +4,7 @@ use super::json::{self, Answer, Timings};
 use super::load::{self, ModelArgs};
 use super::prompt::PromptArgs;
 use super::sample::SampleArgs;
-use super::{interrupt, out};
+use super::{interrupt, out, progress};
 use clap::Args;
 use tokstep::Result;
 use tokstep::engine::{EngineOptions, Stats, Stop};
@@ -55,7 +55,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let (mut tokens, mut text) = (vec![], String::new());
     let (mut stop, mut stats) = (Stop::Cancelled, Stats::default());
     interrupt::arm();
-    if session.prefill_while(&ids, &|| !interrupt::pressed())? {
+    if progress::prefill(&mut session, &ids)? {
         let mut generation = session.generate(&options)?;
         while let Some(piece) = generation.next() {
             let piece = piece?;

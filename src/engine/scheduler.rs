@@ -157,17 +157,17 @@ impl Scheduler {
     }
 
     /// Feeds tokens to positions `start..` of a slot, chunk by chunk. `interrupted` is asked before
-    /// each chunk; the tokens fed are returned.
+    /// each chunk, with the tokens fed so far; the tokens fed are returned.
     pub fn feed(
         &mut self,
         slot: u32,
         start: u32,
         ids: &[u32],
-        interrupted: &dyn Fn() -> bool,
+        interrupted: &dyn Fn(usize) -> bool,
     ) -> Result<usize> {
         let mut fed = 0;
         for chunk in ids.chunks(self.sizes.chunk as usize) {
-            if interrupted() {
+            if interrupted(fed) {
                 break;
             }
             self.chunk(slot, start + fed as u32, chunk, Which::Prefill)?;

@@ -45,12 +45,13 @@ impl<'e> Session<'e> {
     /// Appends tokens to the sequence. All but the last few go through the model now, the rest with
     /// the answer.
     pub fn prefill(&mut self, ids: &[u32]) -> Result<()> {
-        self.prefill_while(ids, &|| true).map(|_| ())
+        self.prefill_while(ids, &|_| true).map(|_| ())
     }
 
-    /// Like [`Session::prefill`], but stops between chunks when `go_on` says so; whether it went
+    /// Like [`Session::prefill`], but stops between chunks when `go_on`, given the tokens fed so far,
+    /// says so; whether it went
     /// through. What was not fed is dropped from the sequence.
-    pub fn prefill_while(&mut self, ids: &[u32], go_on: &dyn Fn() -> bool) -> Result<bool> {
+    pub fn prefill_while(&mut self, ids: &[u32], go_on: &dyn Fn(usize) -> bool) -> Result<bool> {
         if ids.is_empty() {
             return Err(Error::EmptyPrompt);
         }
@@ -62,7 +63,7 @@ impl<'e> Session<'e> {
         let fed = self.feed(n, go_on)?;
         self.prompt_tokens += ids.len();
         self.prefill_ms += start.elapsed().as_secs_f64() * 1e3;
-        if fed < n || !go_on() {
+        if fed < n || !go_on(fed) {
             self.tokens.truncate(self.cached);
             return Ok(false);
         }
@@ -87,7 +88,7 @@ impl<'e> Session<'e> {
     /// Appends tokens and hands over the logits after each of them: `each(i, logits)` for `ids[i]`.
     pub fn logits(&mut self, ids: &[u32], each: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
         let pending = self.tokens.len() - self.cached;
-        self.feed(pending, &|| true)?;
+        self.feed(pending, &|_| true)?;
         self.append(ids)?;
         let start = self.cached as u32;
         self.engine
@@ -103,10 +104,10 @@ impl<'e> Session<'e> {
     }
 
     /// Feeds the next `n` tokens that are not in the cache yet.
-    fn feed(&mut self, n: usize, go_on: &dyn Fn() -> bool) -> Result<usize> {
+    fn feed(&mut self, n: usize, go_on: &dyn Fn(usize) -> bool) -> Result<usize> {
         let ids = &self.tokens[self.cached..self.cached + n];
         let mut scheduler = self.engine.scheduler.borrow_mut();
-        let fed = scheduler.feed(self.slot, self.cached as u32, ids, &|| !go_on())?;
+        let fed = scheduler.feed(self.slot, self.cached as u32, ids, &|fed| !go_on(fed))?;
         self.cached += fed;
         Ok(fed)
     }

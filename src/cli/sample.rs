@@ -32,6 +32,9 @@ pub struct SampleArgs {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true,
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     stop: Vec<String>,
+    /// Go on after the model's end tokens
+    #[arg(long)]
+    ignore_eos: bool,
 }
 
 impl SampleArgs {
@@ -54,7 +57,7 @@ impl SampleArgs {
                 ..d
             },
             stop: self.stop.clone(),
-            ignore_eos: false,
+            ignore_eos: self.ignore_eos,
         }
     }
 }

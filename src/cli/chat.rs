@@ -168,9 +168,13 @@ impl Chat<'_> {
                 }
                 _ => match self.turn(line) {
                     // Nothing is lost by a turn that is too long or a template that refuses it.
-                    Err(e @ (Error::TurnTooLong { .. } | Error::PromptTooLong { .. })) => {
-                        out::say(format_args!("error: {e}"))
-                    }
+                    Err(
+                        e @ (Error::TurnTooLong { .. }
+                        | Error::PromptTooLong { .. }
+                        | Error::Template { .. }
+                        | Error::TemplateOther(_)
+                        | Error::NoPrompt),
+                    ) => out::say(format_args!("error: {e}")),
                     result => result?,
                 },
             }
@@ -263,7 +267,7 @@ impl Chat<'_> {
             }
             text += m["content"].as_str().unwrap_or_default();
         }
-        self.engine.tokenizer().encode(&text, false, true)
+        self.engine.tokenizer().encode_prompt([&text[..]], false)
     }
 
     fn stats(&self) -> Result<()> {

@@ -32,6 +32,9 @@ pub struct InfoArgs {
     /// Show long values whole
     #[arg(long)]
     full: bool,
+    /// Adapter to show the memory for: its number or a part of its name
+    #[arg(long, env = "TOKSTEP_DEVICE")]
+    device: Option<String>,
     /// List every tensor with its type and shape
     #[arg(long)]
     tensors: bool,
@@ -79,7 +82,11 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     let model = Model::from_gguf(&gguf);
     if let Ok(model) = &model {
         out::line("\nmemory")?;
-        for line in memory(model, args.context) {
+        for line in memory(
+            model,
+            args.context,
+            args.device.as_deref().filter(|d| !d.is_empty()),
+        ) {
             out::line(format_args!("  {line}"))?;
         }
     }
@@ -94,8 +101,8 @@ pub fn run(args: &InfoArgs) -> Result<()> {
 }
 
 /// What the model takes on the device that would be picked, a line per context.
-fn memory(model: &Model, context: Option<u32>) -> Vec<String> {
-    let (caps, device) = match Gpu::open(None) {
+fn memory(model: &Model, context: Option<u32>, device: Option<&str>) -> Vec<String> {
+    let (caps, device) = match Gpu::open(device) {
         Ok(gpu) => (gpu.caps.clone(), gpu.name.clone()),
         Err(e) => return vec![format!("unknown: {e}")],
     };

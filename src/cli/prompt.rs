@@ -94,7 +94,7 @@ impl PromptArgs {
                     model: engine.info().model_name.clone(),
                 });
             }
-            return engine.tokenizer().encode(text, self.special, true);
+            return engine.tokenizer().encode_prompt([&text[..]], self.special);
         }
         let mut messages = vec![];
         if let Some(system) = &self.system {
@@ -127,21 +127,17 @@ pub fn chat_ids(engine: &Engine, messages: &[Value], special: bool) -> Result<Ve
         })
         .collect();
     let rendered = template.render(&json!(messages), None, true, &Default::default())?;
-    let mut ids = vec![];
-    for (n, part) in rendered.split(BREAK).enumerate() {
-        ids.extend(tokenizer.encode(part, true, n == 0)?);
-    }
-    Ok(ids)
+    tokenizer.encode_prompt(rendered.split(BREAK), true)
 }
 
 /// Stands inside a special token that is to stay text. A code point that Unicode keeps free of
 /// characters, so that no text has it.
 const BREAK: char = '\u{FDD0}';
 
-/// Texts of all control tokens.
+/// Texts of all tokens that are special.
 fn specials(tokenizer: &Tokenizer) -> Vec<String> {
     (0..tokenizer.n_vocab() as u32)
-        .filter(|&id| tokenizer.is_control(id))
+        .filter(|&id| tokenizer.is_special(id))
         .filter_map(|id| String::from_utf8(tokenizer.token_bytes(id)?.to_vec()).ok())
         .filter(|text| text.chars().count() > 1)
         .collect()

@@ -69,8 +69,18 @@ impl Rope {
                         .max(1.0),
                     beta_fast: f("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
                     beta_slow: f("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                    attn_factor: f("rope.scaling.attn_factor")?.unwrap_or(1.0),
+                    attn_factor: f("rope.scaling.attn_factor")?.unwrap_or(1.0)
+                        * f("rope.scaling.yarn_attn_factor")?.unwrap_or(1.0),
                 });
+                // Variants of YaRN that would change the angles: refused rather than ignored.
+                for (name, usual) in [
+                    ("rope.scaling.yarn_ext_factor", 1.0),
+                    ("rope.scaling.yarn_log_multiplier", 0.0),
+                ] {
+                    if let Some(v) = f(name)?.filter(|v| *v != usual) {
+                        return Err(r.bad(name, v, "only YaRN without it is supported"));
+                    }
+                }
             }
             other => {
                 return Err(Error::RopeScaling {

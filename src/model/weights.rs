@@ -60,8 +60,10 @@ impl Weights {
             h,
             used: RefCell::default(),
         };
-        // Angles, not weights: read with the hyperparameters.
-        f.used.borrow_mut().insert("rope_freqs.weight".into());
+        if h.ropes[0].factors.is_some() {
+            // Angles, not weights: read with the hyperparameters.
+            f.used.borrow_mut().insert("rope_freqs.weight".into());
+        }
         let token_embd = Arc::new(f.matrix("token_embd.weight", h.n_embd, h.n_vocab, false)?);
         let output = if g.find("output.weight").is_some() {
             Arc::new(f.matrix("output.weight", h.n_embd, h.n_vocab, false)?)

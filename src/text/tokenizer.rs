@@ -65,30 +65,63 @@ impl Tokenizer {
     pub fn encode(&self, text: &str, parse_special: bool, add_special: bool) -> Result<Vec<u32>> {
         let mut ids = Vec::new();
         let mut prefix = self.space_prefix;
-        for part in self.specials.split(text, parse_special) {
-            match (part, &self.merger) {
-                (Part::Token(id), _) => {
-                    ids.push(id);
-                    prefix = self.space_prefix;
-                }
-                (Part::Text(text), Merger::Bpe(bpe)) => bpe.encode(text, &mut ids)?,
-                (Part::Text(text), Merger::Spm(spm)) => {
-                    spm.encode(&self.vocab, text, prefix, &mut ids);
-                    prefix = false;
-                }
-            }
-        }
+        self.append(text, parse_special, &mut prefix, &mut ids)?;
         if add_special {
-            let bos = self.vocab.bos.filter(|&bos| ids.first() != Some(&bos));
-            if let (true, Some(bos)) = (self.add_bos, bos) {
-                ids.insert(0, bos);
-            }
+            self.begin(&mut ids);
             let eos = self.vocab.eos.filter(|&eos| ids.last() != Some(&eos));
             if self.add_eos {
                 ids.extend(eos);
             }
         }
         Ok(ids)
+    }
+
+    /// Token ids of a text that the model is to continue: with BOS where the file asks for it, but
+    /// never with EOS. The text comes in parts; no special token is seen across their seams.
+    pub fn encode_prompt<'t>(
+        &self,
+        parts: impl IntoIterator<Item = &'t str>,
+        parse_special: bool,
+    ) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        let mut prefix = self.space_prefix;
+        for part in parts {
+            self.append(part, parse_special, &mut prefix, &mut ids)?;
+        }
+        self.begin(&mut ids);
+        Ok(ids)
+    }
+
+    /// Appends the ids of a text; `prefix`: its first words get the space that begins a text.
+    fn append(
+        &self,
+        text: &str,
+        parse_special: bool,
+        prefix: &mut bool,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        for part in self.specials.split(text, parse_special) {
+            match (part, &self.merger) {
+                (Part::Token(id), _) => {
+                    ids.push(id);
+                    *prefix = self.space_prefix;
+                }
+                (Part::Text(text), Merger::Bpe(bpe)) => bpe.encode(text, ids)?,
+                (Part::Text(text), Merger::Spm(spm)) => {
+                    spm.encode(&self.vocab, text, *prefix, ids);
+                    *prefix = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// BOS in front, where the file asks for it and it is not there.
+    fn begin(&self, ids: &mut Vec<u32>) {
+        let bos = self.vocab.bos.filter(|&bos| ids.first() != Some(&bos));
+        if let (true, Some(bos)) = (self.add_bos, bos) {
+            ids.insert(0, bos);
+        }
     }
 
     /// The bytes a token stands for, which need not be whole characters; a special token stands for
@@ -127,6 +160,12 @@ impl Tokenizer {
     /// Whether a token steers the model and is not part of its text.
     pub fn is_control(&self, id: u32) -> bool {
         self.vocab.kind(id) == Kind::Control
+    }
+
+    /// Whether the text of a token is taken for the token where special tokens are parsed, though
+    /// a user may mean the text: control tokens and the unknown token.
+    pub fn is_special(&self, id: u32) -> bool {
+        matches!(self.vocab.kind(id), Kind::Control | Kind::Unknown)
     }
 
     /// Whether a token ends an answer: EOS, end of turn, end of message.

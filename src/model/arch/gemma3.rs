@@ -41,14 +41,14 @@ pub fn hyper(g: &Gguf) -> Result<Hyper> {
             rope: 1,
         };
         let key = r.key("attention.sliding_window_pattern");
-        if let Some(pattern) = g
-            .get(&key)
-            .and_then(|v| v.as_array())
-            .and(g.bools(&key).ok().flatten())
-        {
-            // One flag per layer: true where the window applies.
-            for (layer, sliding) in h.layers.iter_mut().zip(&pattern) {
-                if *sliding {
+        if let Some(flags) = g.get(&key).and_then(|v| v.as_array()?.scalars()) {
+            // One flag per layer: true (or not 0) where the window applies.
+            if flags.len() != h.layers.len() {
+                let why = "needs one flag per layer";
+                return Err(r.bad("attention.sliding_window_pattern", flags.len(), why));
+            }
+            for (layer, flag) in h.layers.iter_mut().zip(flags) {
+                if flag.as_bool().or(flag.as_int().map(|n| n != 0)) == Some(true) {
                     *layer = local.clone();
                 }
             }

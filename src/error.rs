@@ -381,6 +381,8 @@ pub enum Error {
     },
     #[error("token id {id} is outside the vocabulary of {n_vocab}")]
     TokenOutOfRange { id: u32, n_vocab: u32 },
+    #[error("sampling with {name} = {value} would not give numbers")]
+    SampleOption { name: &'static str, value: f32 },
     #[error("all {slots} sequence slots are taken")]
     NoSlot { slots: u32 },
     #[error(

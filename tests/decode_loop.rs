@@ -225,8 +225,78 @@ fn the_end_of_the_context_ends_an_answer() {
     assert_eq!(g.stop(), Some(Stop::Context));
 }
 
+/// One sequence's NaN is its own: the others go on as if alone.
+fn a_sequence_that_is_not_finite_ends_alone() {
+    let path = common::case("cases/gguf/w_nan_in_unused_row.gguf");
+    let options = EngineOptions {
+        slots: 2,
+        steps_per_submit: 1,
+        device: common::device(),
+        ..Default::default()
+    };
+    let e = Engine::load(&path, &options, &mut |_| ()).unwrap();
+    let o = GenerateOptions {
+        max_tokens: Some(4),
+        sample: greedy(),
+        ..Default::default()
+    };
+    let mut a = e.session().unwrap();
+    a.prefill(&[2]).unwrap();
+    let mut answer = a.generate(&o).unwrap();
+    let mut text = answer.next().unwrap().unwrap().text;
+    let mut bad = 0;
+    for id in 0..e.tokenizer().n_vocab() as u32 {
+        let mut b = e.session().unwrap();
+        b.prefill(&[id]).unwrap();
+        match b.generate(&o) {
+            Err(tokstep::Error::NotFinite { .. }) => bad += 1,
+            other => drop(other.unwrap()),
+        }
+    }
+    assert_eq!(bad, 1, "one row of the embedding holds a NaN");
+    text.extend(answer.map(|p| p.unwrap().text));
+    assert_eq!(text, "bcde");
+}
+
+fn sampling_that_gives_no_numbers_is_refused() {
+    let e = load("llama_f32.gguf", EngineOptions::default());
+    let mut s = e.session().unwrap();
+    s.prefill(&[1]).unwrap();
+    for sample in [
+        SampleOptions {
+            repeat_penalty: 0.0,
+            ..greedy()
+        },
+        SampleOptions {
+            temp: f32::NAN,
+            ..greedy()
+        },
+        SampleOptions {
+            top_p: f32::NAN,
+            ..greedy()
+        },
+    ] {
+        let o = GenerateOptions {
+            sample,
+            ..Default::default()
+        };
+        assert!(matches!(
+            s.generate(&o).err(),
+            Some(tokstep::Error::SampleOption { .. })
+        ));
+    }
+}
+
 fn main() {
     common::run(vec![
+        common::gpu_trial(
+            "a_sequence_that_is_not_finite_ends_alone",
+            a_sequence_that_is_not_finite_ends_alone,
+        ),
+        common::gpu_trial(
+            "sampling_that_gives_no_numbers_is_refused",
+            sampling_that_gives_no_numbers_is_refused,
+        ),
         common::gpu_trial(
             "nothing_is_made_after_load_and_eight_steps_are_one_submit",
             nothing_is_made_after_load_and_eight_steps_are_one_submit,

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::scheduler::NOT_FINITE;
 use super::session::Session;
 use super::stop::StopStrings;
 use crate::text::Utf8Stream;
@@ -39,6 +40,25 @@ impl Default for SampleOptions {
             repeat_penalty: 1.0,
             repeat_last_n: 64,
         }
+    }
+}
+
+impl SampleOptions {
+    /// Refuses what would make logits or probabilities that are not numbers.
+    fn check(&self) -> Result<()> {
+        let wrong = |name, value: f32, ok: bool| match ok && !value.is_nan() {
+            true => Ok(()),
+            false => Err(Error::SampleOption { name, value }),
+        };
+        wrong("temp", self.temp, self.temp.is_finite())?;
+        wrong("top_p", self.top_p, true)?;
+        wrong("min_p", self.min_p, true)?;
+        let penalty = self.repeat_penalty;
+        wrong(
+            "repeat_penalty",
+            penalty,
+            penalty.is_finite() && penalty > 0.0,
+        )
     }
 }
 
@@ -126,6 +146,7 @@ impl<'s, 'e> Generation<'s, 'e> {
         if session.tokens.is_empty() {
             return Err(Error::EmptyPrompt);
         }
+        o.sample.check()?;
         // The step that samples needs a token to feed: the last one again, if all are cached.
         session.cached = session.cached.min(session.tokens.len() - 1);
         let mut stats = Stats {
@@ -305,6 +326,13 @@ impl Iterator for Generation<'_, '_> {
             return Some(Err(e));
         }
         let id = self.ready.pop_front()?;
+        if id == NOT_FINITE {
+            self.stop = Some(Stop::Cancelled);
+            self.end();
+            let position = self.session.tokens.len();
+            let verified = self.session.engine.options.verify;
+            return Some(Err(Error::NotFinite { position, verified }));
+        }
         Some(Ok(self.accept(id)))
     }
 }

@@ -166,6 +166,14 @@ impl Engine {
         if !self.gpu.has_timestamps() {
             return Ok(None);
         }
+        let context = self.info.context;
+        if prompt.len() + 6 > context as usize {
+            return Err(Error::PromptTooLong {
+                tokens: prompt.len(),
+                held: 6,
+                context,
+            });
+        }
         let mut session = self.session()?;
         session.prefill(prompt)?;
         let one = GenerateOptions {

@@ -19,8 +19,29 @@ pub struct Job {
     pub staging: usize,
 }
 
+/// What recording needs.
+#[derive(Clone)]
+struct Tape {
+    program: Arc<GpuProgram>,
+    staging: Arc<[Staging; 2]>,
+}
+
+impl Tape {
+    fn record(&self, job: Job) -> Commands {
+        let batches = (0..job.steps).map(|i| Batch {
+            kv_len: job.first.kv_len + i,
+            ..job.first
+        });
+        let ring = &self.staging[job.staging];
+        self.program.record(Which::Decode, batches, |encoder| {
+            ring.copy(&self.program, self.program.program.io.ring, encoder)
+        })
+    }
+}
+
 /// The thread and what it was last asked for.
 pub struct Recorder {
+    tape: Tape,
     jobs: Option<Sender<Job>>,
     done: Receiver<Commands>,
     asked: Option<Job>,
@@ -28,32 +49,26 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the thread.
+    /// Starts the thread. Where there can be none, commands are recorded when they are taken.
     pub fn start(program: Arc<GpuProgram>, staging: Arc<[Staging; 2]>) -> Recorder {
         let (jobs, inbox) = channel::<Job>();
         let (outbox, done) = channel();
-        let thread = std::thread::Builder::new()
-            .name("recorder".into())
-            .spawn(move || {
-                for job in inbox {
-                    let batches = (0..job.steps).map(|i| Batch {
-                        kv_len: job.first.kv_len + i,
-                        ..job.first
-                    });
-                    let ring = &staging[job.staging];
-                    let commands = program.record(Which::Decode, batches, |encoder| {
-                        ring.copy(&program, program.program.io.ring, encoder)
-                    });
-                    if outbox.send(commands).is_err() {
-                        return;
-                    }
+        let tape = Tape { program, staging };
+        let ahead = tape.clone();
+        let work = move || {
+            for job in inbox {
+                if outbox.send(ahead.record(job)).is_err() {
+                    return;
                 }
-            });
+            }
+        };
+        let thread = std::thread::Builder::new().name("recorder".into());
         Recorder {
+            tape,
             jobs: Some(jobs),
             done,
             asked: None,
-            thread: thread.ok(),
+            thread: thread.spawn(work).ok(),
         }
     }
 
@@ -66,20 +81,13 @@ impl Recorder {
 
     /// The commands of a job: what was asked for if it is just that, else recorded now.
     pub fn take(&mut self, job: Job) -> Commands {
-        loop {
-            match self.asked.take() {
-                None => self.ask(job),
-                Some(asked) => {
-                    let commands = self
-                        .done
-                        .recv()
-                        .unwrap_or_else(|_| panic!("the recorder thread has ended"));
-                    if asked == job {
-                        return commands;
-                    }
-                }
-            }
+        if let Some(asked) = self.asked.take()
+            && let Ok(commands) = self.done.recv()
+            && asked == job
+        {
+            return commands;
         }
+        self.tape.record(job)
     }
 }
 

@@ -14,8 +14,8 @@ use crate::plan::sizes::RING_LEN;
 use crate::plan::{Batch, BufId, Sizes, Which};
 use crate::{Error, Result};
 
-/// Produced instead of a token where the logits are not numbers.
-const NOT_FINITE: u32 = u32::MAX;
+/// Produced instead of a token where the logits are not numbers; the slot is no longer active then.
+pub const NOT_FINITE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
@@ -212,7 +212,6 @@ impl Scheduler {
             &[0, position - 1, slot, 1],
         );
         self.write(io.prompt_rows, 0, &[slot]);
-        self.chunk(slot, start, ids, Which::PrefillLast)?;
         self.kept[slot as usize].clear();
         self.slots[slot as usize] = Slot {
             taken: true,
@@ -220,15 +219,30 @@ impl Scheduler {
             position,
             count: 1,
         };
+        let first = self.first(slot, start, ids);
+        // Whatever went wrong, a slot that is not decoded must not stay active on the device.
+        if !matches!(first, Ok(id) if id != NOT_FINITE) {
+            self.deactivate(slot);
+        }
+        match first? {
+            NOT_FINITE => Err(Error::NotFinite {
+                position: position as usize,
+                verified: self.verifier.is_some(),
+            }),
+            id => Ok(id),
+        }
+    }
+
+    /// Runs the last chunk of a prompt and reads the token sampled after it.
+    fn first(&mut self, slot: u32, start: u32, ids: &[u32]) -> Result<u32> {
+        self.chunk(slot, start, ids, Which::PrefillLast)?;
         let ring = &self.staging[self.flip];
-        let mut id = NOT_FINITE;
         let p = &self.program;
         p.gpu
             .submit(p.record(Which::Decode, std::iter::empty(), |encoder| {
-                ring.copy(p, io.ring, encoder)
+                ring.copy(p, p.program.io.ring, encoder)
             }));
-        ring.read(&p.gpu, |words| id = words[(slot * RING_LEN) as usize])?;
-        self.check(slot, id, position)
+        ring.read(&p.gpu, |words| words[(slot * RING_LEN) as usize])
     }
 
     /// Stops a slot from sampling; what it holds stays.
@@ -261,7 +275,8 @@ impl Scheduler {
     }
 
     /// `steps` decode steps for every active slot, in one submit with one readback: the new tokens
-    /// per slot (none for inactive ones). `next` steps are recorded ahead while the device works.
+    /// per slot (none for inactive ones; [`NOT_FINITE`] as the last where a slot's logits are not
+    /// numbers, which is no fault of the others). `next` steps are recorded ahead while the device works.
     pub fn decode(&mut self, steps: u32, next: u32) -> Result<Vec<Vec<u32>>> {
         assert!(
             (1..=RING_LEN).contains(&steps),
@@ -312,7 +327,7 @@ impl Scheduler {
             self.recorder.ask(ahead);
         }
         let slots = &self.slots;
-        let out = self.staging[self.flip].read(&self.program.gpu, |ring| {
+        let mut out = self.staging[self.flip].read(&self.program.gpu, |ring| {
             slots
                 .iter()
                 .enumerate()
@@ -327,15 +342,12 @@ impl Scheduler {
                 .collect::<Vec<Vec<u32>>>()
         })?;
         self.flip = 1 - self.flip;
-        for (s, ids) in out.iter().enumerate() {
-            let slot = &mut self.slots[s];
-            let first = slot.position;
-            slot.position += ids.len() as u32;
-            slot.count += ids.len() as u32;
-            if let Some(i) = ids.iter().position(|id| *id == NOT_FINITE) {
-                return self
-                    .check(s as u32, NOT_FINITE, first + i as u32 + 1)
-                    .map(|_| Vec::new());
+        for (s, ids) in out.iter_mut().enumerate() {
+            self.slots[s].position += ids.len() as u32;
+            self.slots[s].count += ids.len() as u32;
+            if let Some(bad) = ids.iter().position(|id| *id == NOT_FINITE) {
+                ids.truncate(bad + 1);
+                self.deactivate(s as u32);
             }
         }
         Ok(out)
@@ -354,6 +366,10 @@ impl Scheduler {
             cols: self.sizes.slots,
             kv_len: longest.unwrap_or(0) + 1,
         };
+        assert!(
+            batch.kv_len <= self.sizes.context,
+            "decoding past the context"
+        );
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
                 self.reserve(slot, self.slots[slot as usize].position + 1);
@@ -412,6 +428,10 @@ impl Scheduler {
     fn chunk(&mut self, slot: u32, start: u32, ids: &[u32], which: Which) -> Result<()> {
         let n = ids.len() as u32;
         assert!(
+            n <= self.sizes.chunk.max(self.sizes.logits_cols),
+            "more than a chunk"
+        );
+        assert!(
             n > 0 && start + n <= self.sizes.context,
             "a chunk outside the context"
         );
@@ -432,16 +452,5 @@ impl Scheduler {
         p.gpu
             .submit(p.record(which, std::iter::once(batch), |_| ()));
         p.gpu.wait()
-    }
-
-    fn check(&mut self, slot: u32, id: u32, position: u32) -> Result<u32> {
-        if id != NOT_FINITE {
-            return Ok(id);
-        }
-        self.deactivate(slot);
-        Err(Error::NotFinite {
-            position: position as usize,
-            verified: self.verifier.is_some(),
-        })
     }
 }

@@ -60,7 +60,12 @@ impl<'e> Session<'e> {
         // At least one token is left for the step that samples.
         let last = (self.tokens.len() - self.cached - 1) % self.chunk() + 1;
         let n = self.tokens.len() - self.cached - last;
-        let fed = self.feed(n, go_on)?;
+        let fed = self.feed(n, go_on);
+        if fed.is_err() {
+            // What was not fed is no part of the sequence.
+            self.tokens.truncate(self.cached);
+        }
+        let fed = fed?;
         self.prompt_tokens += ids.len();
         self.prefill_ms += start.elapsed().as_secs_f64() * 1e3;
         if fed < n || !go_on(fed) {

@@ -39,7 +39,10 @@ impl Staging {
             let _ = tell.send(r);
         });
         add(&gpu.counts.readbacks, 1);
-        gpu.wait()?;
+        if let Err(e) = gpu.wait() {
+            self.buffer.unmap(); // takes the request back
+            return Err(e);
+        }
         let stuck = |reason: String| Error::DeviceStuck {
             device: gpu.name.clone(),
             reason,

@@ -188,6 +188,39 @@ fn odd_vocabularies_work() {
     assert_eq!(t.encode("<s>a", true, true).unwrap(), [1, 3]);
 }
 
+/// A prompt has BOS but never EOS, whatever the file says of EOS; its parts are one text, in which
+/// no special token is seen across a seam and only the first word gets a space.
+#[test]
+fn prompts_go_on() {
+    let tokens: &[&[u8]] = &[
+        b"<unk>",
+        b"<s>",
+        b"</s>",
+        b"a",
+        b"\xE2\x96\x81",
+        b"<",
+        b"/s>",
+    ];
+    let t = File::default()
+        .str("tokenizer.ggml.model", "llama")
+        .strs(TOKENS, tokens)
+        .i32s(TYPES, &[2, 3, 3, 1, 1, 1, 1])
+        .f32s(SCORES, &[0.0; 7])
+        .u32("tokenizer.ggml.bos_token_id", 1)
+        .u32("tokenizer.ggml.eos_token_id", 2)
+        .bool("tokenizer.ggml.add_bos_token", true)
+        .bool("tokenizer.ggml.add_eos_token", true)
+        .bool("tokenizer.ggml.add_space_prefix", true)
+        .open()
+        .unwrap();
+    assert_eq!(t.encode("a", true, true).unwrap(), [1, 4, 3, 2]);
+    assert_eq!(t.encode_prompt(["a"], true).unwrap(), [1, 4, 3]);
+    assert_eq!(t.encode_prompt(["<s>a"], true).unwrap(), [1, 4, 3]);
+    let parts = t.encode_prompt(["a<", "a"], true).unwrap();
+    assert_eq!(parts, [1, 4, 3, 5, 3]);
+    assert!(t.is_special(0) && t.is_special(2) && !t.is_special(3));
+}
+
 /// Longer special tokens are found first, wherever they stand; only whole ones.
 #[test]
 fn special_tokens() {

@@ -14,5 +14,5 @@ mod verify;
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
 pub use info::{EngineInfo, Memory};
 pub use load::{Engine, EngineOptions, LoadStage};
-pub use scheduler::Scheduler;
+pub use scheduler::{NOT_FINITE, Scheduler};
 pub use session::Session;

@@ -1,6 +1,8 @@
 // Gated activation of an unfused FFN (gate and up of different weight types):
 //   out[c, i] = act(x[c, i]) * x[c, up + i], act = SiLU (mode 2) or GELU in tanh form (mode 3).
 // One lane per element, one workgroup row per column.
+#use activation
+
 struct Params {
     n: u32,
     up: u32,
@@ -24,9 +26,9 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let up = x[wid.y * P.x_stride + P.up + i];
     var a: f32;
     if P.mode == 2u {
-        a = v / (1.0 + exp(-v));
+        a = silu(v);
     } else {
-        a = 0.5 * v * (1.0 + tanh(clamp(0.7978845608028654 * v * (1.0 + 0.044715 * v * v), -15.0, 15.0)));
+        a = gelu(v);
     }
     out[wid.y * P.out_stride + i] = a * up;
 }

@@ -1,4 +1,6 @@
 // Shared by matvec, matvec_rows and matmul: parameters, output and epilogue.
+#use activation
+
 struct Params {
     nb: u32,        // blocks of 32 weights in a (padded) row
     row_vec4s: u32, // 16-byte words of a repacked row
@@ -23,16 +25,6 @@ struct Acc {
 
 fn row_mult(row: u32) -> f32 {
     return bitcast<f32>(wload(P.mult + row / 4u)[row & 3u]);
-}
-
-fn silu(v: f32) -> f32 {
-    return v / (1.0 + exp(-v));
-}
-
-// GELU, tanh form. The argument of tanh is clamped: some drivers return NaN for large ones.
-fn gelu(v: f32) -> f32 {
-    let t = clamp(0.7978845608028654 * v * (1.0 + 0.044715 * v * v), -15.0, 15.0);
-    return 0.5 * v * (1.0 + tanh(t));
 }
 
 // Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.

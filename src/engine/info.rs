@@ -82,13 +82,6 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         .get("general.name")
         .and_then(|v| v.as_str_lossy())
         .map(|s| s.into_owned());
-    let mut by_type: Vec<(&str, u64)> = Vec::new();
-    for t in g.tensors() {
-        match by_type.iter_mut().find(|(n, _)| *n == t.ty.name) {
-            Some((_, n)) => *n += t.weights(),
-            None => by_type.push((t.ty.name, t.weights())),
-        }
-    }
     // The embedding is often kept at another type than the rest; what most layers use names the file.
     let layers = |t: &&crate::gguf::TensorInfo| t.name.starts_with("blk.") && t.shape.len() == 2;
     let mut most = std::collections::BTreeMap::new();

@@ -129,6 +129,7 @@ files![
     "slots/columns_4.wgsl",
     "slots/columns_8.wgsl",
     "slots/matvec_io.wgsl",
+    "slots/activation.wgsl",
     "slots/slot.wgsl",
     "slots/draw.wgsl",
     "slots/select.wgsl",

@@ -190,16 +190,6 @@ pub enum Which {
     Logits,
 }
 
-impl Which {
-    /// All of them.
-    pub const ALL: [Which; 4] = [
-        Which::Decode,
-        Which::Prefill,
-        Which::PrefillLast,
-        Which::Logits,
-    ];
-}
-
 /// All plans of a loaded model and the buffers they share.
 pub struct Program {
     /// Every persistent resource.

@@ -244,6 +244,7 @@ mod tests {
         let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
         let caps = Caps {
             subgroups: false,
+            subgroup_min: 1,
             subgroup_max: 1,
             software: true,
             max_storage: 128 << 20,

@@ -136,6 +136,31 @@ impl Matrix {
         (self.ty.decode)(self.row(r), out);
     }
 
+    /// Repacks rows `first..first + n` one after the other into `out`, and their multipliers.
+    pub fn repack(&self, first: usize, out: &mut [u32], mult: &mut [f32]) {
+        let records = out.chunks_exact_mut(4 * self.row_vec4s());
+        for ((r, out), mult) in (first..).zip(records).zip(mult) {
+            *mult = (self.ty.repack)(self.row(r), self.k, out);
+        }
+    }
+
+    /// Repacks up to [`TILE_ROWS`] rows as a tile of `slots/weights_texture.wgsl`: word `i` of all rows,
+    /// then word `i + 1`; rows that are not there are zero.
+    pub fn repack_tile(&self, first: usize, out: &mut [u32], mult: &mut [f32]) {
+        let words = self.row_vec4s();
+        let mut record = vec![0; 4 * words];
+        if mult.len() < TILE_ROWS {
+            out.fill(0);
+        }
+        for (r, mult) in mult.iter_mut().enumerate() {
+            self.repack(first + r, &mut record, std::slice::from_mut(mult));
+            let place = r % 4 * 8 + r / 4;
+            for (i, word) in record.chunks_exact(4).enumerate() {
+                out[4 * (TILE_ROWS * i + place)..][..4].copy_from_slice(word);
+            }
+        }
+    }
+
     /// Bytes of all rows in the file.
     pub fn file_bytes(&self) -> u64 {
         self.rows as u64 * (self.k / self.ty.block * self.ty.bytes) as u64
@@ -146,6 +171,9 @@ impl Matrix {
         (self.ty.row_vec4s)(self.k)
     }
 }
+
+/// Rows of a tile of the layout for textures.
+pub const TILE_ROWS: usize = 32;
 
 /// A vector of `n` numbers of any type we can decode.
 pub fn vector(g: &Gguf, name: &str, n: u32) -> Result<Vec<f32>> {

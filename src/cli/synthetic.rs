@@ -2,17 +2,17 @@
 
 use super::load::{self, ModelArgs};
 use super::{out, progress};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use tokstep::engine::{Engine, EngineOptions};
 use tokstep::{Result, synth};
 
 /// A model from a file or one made up, and on which device.
 #[derive(Args)]
+#[command(group(ArgGroup::new("source").required(true).args(["model", "synthetic"])))]
 pub struct SourceArgs {
     /// Path of a GGUF file, or a known name (see `tokstep pull --list`)
-    #[arg(short, long, value_parser = load::not_empty(),
-          required_unless_present = "synthetic", conflicts_with = "synthetic")]
+    #[arg(short, long, value_parser = load::not_empty())]
     model: Option<String>,
     /// Random weights of this model's shapes and types instead of a file
     #[arg(long, value_name = "NAME[:TYPE]", value_parser = load::not_empty(), long_help = help())]

@@ -278,10 +278,12 @@ impl Array {
     pub(crate) fn raw(&self) -> &[u8] {
         let range = match &self.at {
             Place::Scalars(start) => *start..*start + self.len * self.elem.size().unwrap_or(0),
-            Place::Strings(starts) => match (starts.first(), self.strs().and_then(Iterator::last)) {
-                (Some(first), Some(last)) => first - 8..starts[starts.len() - 1] + last.len(),
-                _ => 0..0,
-            },
+            Place::Strings(starts) => {
+                match (starts.first(), self.strs().and_then(Iterator::last)) {
+                    (Some(first), Some(last)) => first - 8..starts[starts.len() - 1] + last.len(),
+                    _ => 0..0,
+                }
+            }
             Place::Nested(range) => range.clone(),
         };
         &self.file[range]

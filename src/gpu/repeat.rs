@@ -84,15 +84,10 @@ fn copy(
 ) -> Result<()> {
     let period = words.len() as u64 * 4;
     let one = gpu.buffer("period", period, Usage::COPY_SRC | Usage::COPY_DST)?;
-    gpu.queue
-        .write_buffer(&one, 0, bytemuck::cast_slice(words));
+    gpu.queue.write_buffer(&one, 0, bytemuck::cast_slice(words));
     // As often as it takes for a copy of whole lines to begin anywhere in the first period.
     let times = (COPY.max(line).min(lines.1 - lines.0)).div_ceil(period) + 1;
-    let many = gpu.buffer(
-        "periods",
-        times * period,
-        Usage::COPY_SRC | Usage::COPY_DST,
-    )?;
+    let many = gpu.buffer("periods", times * period, Usage::COPY_SRC | Usage::COPY_DST)?;
     let mut encoder: Encoder = gpu.device.create_command_encoder(&Default::default());
     for i in 0..times {
         encoder.copy_buffer_to_buffer(&one, 0, &many, i * period, Some(period));

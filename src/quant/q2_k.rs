@@ -5,7 +5,9 @@
 //! GPU row: [2 u32 of 16 quants per block, 2 blocks per word][one word per group: 16 bytes
 //! scale | min << 4][f16 d and dmin in one u32 per group, 4 per word].
 
-use super::pack::{self, RowScale, blocks, copy, groups, half, pack, pair, put_f16, random_f16, split, two_bits};
+use super::pack::{
+    self, RowScale, blocks, copy, groups, half, pack, pair, put_f16, random_f16, split, two_bits,
+};
 
 const BYTES: usize = 84;
 

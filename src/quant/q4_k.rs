@@ -5,7 +5,9 @@
 //! GPU row: [nb words of 32 nibbles][one word per group: f16 d and dmin; low 4 bits of the 8
 //! scales; low 4 bits of the 8 mins; high 2 bits of the scales, then of the mins].
 
-use super::pack::{self, RowScale, blocks, groups, half, pack, pair, put_f16, random_f16, split, take};
+use super::pack::{
+    self, RowScale, blocks, groups, half, pack, pair, put_f16, random_f16, split, take,
+};
 use std::array;
 
 const BYTES: usize = 144;

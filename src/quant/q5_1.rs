@@ -4,7 +4,9 @@
 //! GPU row: [nb words of 32 nibbles][high bits, one u32 per block, 4 per word][f16 d, f16 m in one
 //! u32 per block, 4 per word].
 
-use super::pack::{self, RowScale, blocks, five_bits, half, nibbles, pack, pair, put_f16, random_f16, split};
+use super::pack::{
+    self, RowScale, blocks, five_bits, half, nibbles, pack, pair, put_f16, random_f16, split,
+};
 
 const BYTES: usize = 24;
 

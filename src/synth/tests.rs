@@ -19,14 +19,33 @@ fn type_counts_are_those_of_real_files() {
     let known: &[(&str, &[(&str, usize)])] = &[
         (
             "gemma-3-270m:q4_k_m",
-            &[("F32", 109), ("Q4_K", 27), ("Q5_0", 81), ("Q6_K", 9), ("Q8_0", 10)],
+            &[
+                ("F32", 109),
+                ("Q4_K", 27),
+                ("Q5_0", 81),
+                ("Q6_K", 9),
+                ("Q8_0", 10),
+            ],
         ),
-        ("smollm2-135m:q4_1", &[("F32", 61), ("Q4_1", 210), ("Q8_0", 1)]),
-        ("llama-3.2-3b:q4_k_m", &[("F32", 58), ("Q4_K", 168), ("Q6_K", 29)]),
-        ("llama-3.1-8b:q4_k_m", &[("F32", 66), ("Q4_K", 193), ("Q6_K", 33)]),
+        (
+            "smollm2-135m:q4_1",
+            &[("F32", 61), ("Q4_1", 210), ("Q8_0", 1)],
+        ),
+        (
+            "llama-3.2-3b:q4_k_m",
+            &[("F32", 58), ("Q4_K", 168), ("Q6_K", 29)],
+        ),
+        (
+            "llama-3.1-8b:q4_k_m",
+            &[("F32", 66), ("Q4_K", 193), ("Q6_K", 33)],
+        ),
     ];
     for (name, wanted) in known {
-        assert_eq!(counts(&open(name).unwrap()), wanted.iter().copied().collect(), "{name}");
+        assert_eq!(
+            counts(&open(name).unwrap()),
+            wanted.iter().copied().collect(),
+            "{name}"
+        );
     }
 }
 
@@ -36,28 +55,60 @@ fn sizes_are_those_of_real_files() {
     let known = [
         ("smollm2-135m:q4_1", 98_362_432u64),
         ("gemma-3-270m:q4_k_m", 253_113_024),
+        ("llama-3.1-8b:q2_k", 3_179_136_416),
+        ("llama-3.1-8b:q3_k_m", 4_018_922_912),
+        ("llama-3.1-8b:q4_k_s", 4_692_673_952),
         ("llama-3.1-8b:q4_k_m", 4_920_734_272),
+        ("llama-3.1-8b:q5_k_m", 5_732_992_416),
+        ("llama-3.1-8b:q6_k", 6_596_011_424),
+        ("llama-3.1-8b:q8_0", 8_540_775_840),
+        ("llama-3.2-1b:q4_k_m", 807_694_464),
+        ("mistral-7b:q4_k_m", 4_372_812_000),
+        ("qwen2.5-0.5b:q4_k_m", 397_808_192),
+        ("qwen2.5-7b:q4_k_m", 4_683_073_536),
+        ("qwen3-0.6b:q8_0", 639_446_688),
+        ("qwen3-4b:q4_k_m", 2_497_280_256),
+        ("qwen3-8b:q4_k_m", 5_027_783_488),
+        ("gemma-3-1b:q4_k_m", 806_058_240),
+        ("gemma-3-4b:q4_k_m", 2_489_757_856),
     ];
     for (name, wanted) in known {
         let found = open(name).unwrap().file_bytes();
         let off = found.abs_diff(wanted) as f64 / wanted as f64;
-        println!("{name}: {found} bytes, a real file {wanted} ({off:.4})");
-        assert!(off < 0.01, "{name}: {found} bytes, a real file has {wanted}");
+        // The vocabularies differ by a few MB.
+        assert!(
+            off < 0.005,
+            "{name}: {found} bytes, a real file has {wanted}"
+        );
     }
 }
 
 #[test]
 fn every_shape_in_every_mix_is_a_model_of_a_few_megabytes() {
     for shape in shapes::ALL {
-        for mix in mix::ALL.iter().filter(|m| m.name == "q4_k_m" || m.name == "f16") {
+        for mix in mix::ALL
+            .iter()
+            .filter(|m| m.name == "q4_k_m" || m.name == "f16")
+        {
             let tensors = tensors::all(shape, mix);
             let (pool, _) = Pool::fill(&tensors);
-            assert!(pool.len() < 12 << 20, "{}: {} bytes", shape.name, pool.len());
+            assert!(
+                pool.len() < 12 << 20,
+                "{}: {} bytes",
+                shape.name,
+                pool.len()
+            );
         }
         for mix in mix::ALL {
             for p in tensors::all(shape, mix) {
                 let (t, runs) = (&p.tensor, crate::quant::by_id(p.tensor.ty.id).is_some());
-                assert!(runs && t.shape[0] % t.ty.block == 0, "{}:{} {}", shape.name, mix.name, t.name);
+                assert!(
+                    runs && t.shape[0] % t.ty.block == 0,
+                    "{}:{} {}",
+                    shape.name,
+                    mix.name,
+                    t.name
+                );
             }
         }
         let name = format!("{}:q2_k", shape.name);
@@ -69,7 +120,10 @@ fn every_shape_in_every_mix_is_a_model_of_a_few_megabytes() {
 
 #[test]
 fn the_same_name_gives_the_same_bytes() {
-    let (a, b) = (open("qwen3-0.6b").unwrap(), open("Qwen3-0.6B:Q4_K_M").unwrap());
+    let (a, b) = (
+        open("qwen3-0.6b").unwrap(),
+        open("Qwen3-0.6B:Q4_K_M").unwrap(),
+    );
     assert_eq!(a.tensors().len(), b.tensors().len());
     for (x, y) in a.tensors().iter().zip(b.tensors()) {
         assert_eq!((&x.name, a.data(x)), (&y.name, b.data(y)));
@@ -97,13 +151,19 @@ fn a_saved_model_is_the_same_model() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), g.file_bytes());
     assert_eq!(written, g.file_bytes());
     let again = g.save(&path, &mut |_| ()).unwrap_err().to_string();
-    assert!(again.contains("m.gguf") && again.contains("exists"), "{again}");
+    assert!(
+        again.contains("m.gguf") && again.contains("exists"),
+        "{again}"
+    );
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 
     let file = Gguf::open(&path).unwrap();
     let show = |g: &Gguf| format!("{:?}", g.meta());
     assert_eq!(show(&file), show(&g));
-    let (a, b) = (Model::from_gguf(&g).unwrap(), Model::from_gguf(&file).unwrap());
+    let (a, b) = (
+        Model::from_gguf(&g).unwrap(),
+        Model::from_gguf(&file).unwrap(),
+    );
     let (a, b) = (a.weights.matrices(), b.weights.matrices());
     assert_eq!(a.len(), b.len());
     let (mut x, mut y) = (Vec::new(), Vec::new());
@@ -119,7 +179,11 @@ fn a_saved_model_is_the_same_model() {
         while first < a.rows {
             let (period, end) = a.period(first).unwrap();
             for r in [first, first + 1, end - 1 - period.min(end - 1)] {
-                assert!(r + period >= end || a.row(r) == a.row(r + period), "{}", a.label);
+                assert!(
+                    r + period >= end || a.row(r) == a.row(r + period),
+                    "{}",
+                    a.label
+                );
             }
             first = end;
         }

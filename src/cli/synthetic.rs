@@ -18,7 +18,7 @@ pub struct SourceArgs {
     #[arg(long, value_name = "NAME[:TYPE]", value_parser = load::not_empty(), long_help = help())]
     synthetic: Option<String>,
     /// Write the synthetic model into a new GGUF file, and measure nothing
-    #[arg(long, value_name = "FILE", requires = "synthetic")]
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
     gguf_out: Option<PathBuf>,
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]

@@ -136,3 +136,85 @@ impl Gguf {
         file.sync_all()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::Array;
+
+    fn case(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/cases")
+            .join(name)
+    }
+
+    /// Files that other programs wrote come out byte by byte as they were.
+    #[test]
+    fn saving_gives_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for (i, name) in ["llama_q4_k", "gemma3_q4_0", "qwen2_q5_0"]
+            .iter()
+            .enumerate()
+        {
+            let from = case(&format!("models/{name}.gguf"));
+            let to = dir.path().join(format!("{i}.gguf"));
+            Gguf::open(&from).unwrap().save(&to, &mut |_| ()).unwrap();
+            assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_value_is_read_as_it_was_written() {
+        // Arrays of arrays cannot be made but by reading them.
+        let nested = [
+            &9u32.to_le_bytes()[..],
+            &2u64.to_le_bytes(),
+            &0u32.to_le_bytes(),
+            &1u64.to_le_bytes(),
+            &[7],
+            &8u32.to_le_bytes(),
+            &1u64.to_le_bytes(),
+            &2u64.to_le_bytes(),
+            b"ab",
+        ]
+        .concat();
+        let strs = Array::of_strs([&b"one"[..], b"", b"\xff"]);
+        let mut meta: Vec<(String, Value)> = [
+            Value::U8(200),
+            Value::I8(-1),
+            Value::U16(60000),
+            Value::I16(-2),
+            Value::U32(4_000_000_000),
+            Value::I32(-3),
+            Value::F32(0.5),
+            Value::Bool(true),
+            Value::Str(b"text".to_vec()),
+            Value::U64(1 << 40),
+            Value::I64(-(1 << 40)),
+            Value::F64(0.25),
+            Value::Array(strs),
+            Value::Array(Array::of_strs([])),
+            Value::Array(Array::of_f32(&[1.0, -2.0])),
+            Value::Array(Array::of_i32(&[3, -4, 5])),
+        ]
+        .into_iter()
+        .enumerate()
+        .map(|(i, v)| (format!("key.{i}"), v))
+        .collect();
+        meta.push(("general.alignment".into(), Value::U32(64)));
+        let file = header(&meta, &[]);
+        let plain = Gguf::from_bytes("plain", file.clone()).unwrap();
+        assert_eq!(format!("{:?}", plain.meta()), format!("{meta:?}"));
+        assert_eq!(header(plain.meta(), &[]), file);
+
+        let mut file = b"GGUF".to_vec();
+        file.extend(3u32.to_le_bytes());
+        file.extend([0u64, 1].map(u64::to_le_bytes).concat());
+        string(&mut file, b"deep");
+        file.extend(9u32.to_le_bytes());
+        file.extend(&nested);
+        file.resize(file.len().next_multiple_of(32), 0);
+        let deep = Gguf::from_bytes("deep", file.clone()).unwrap();
+        assert_eq!(header(deep.meta(), &[]), file);
+    }
+}

@@ -128,11 +128,11 @@ impl Mix {
         let mut ty = match p.role {
             _ if !quantised => base,
             // The matrix that makes the logits, which is the embedding where there is no other.
-            Role::Output if self.base == Q8_0 || p.k % base.block != 0 => row(Q8_0),
+            Role::Output if self.base == Q8_0 || !p.k.is_multiple_of(base.block) => row(Q8_0),
             Role::Output => row(Q6_K),
             _ => (self.other)(p).map_or(base, row),
         };
-        if p.k % ty.block != 0
+        if !p.k.is_multiple_of(ty.block)
             && let Some((_, instead)) = FALLBACK.iter().find(|(id, _)| *id == ty.id)
         {
             ty = row(*instead);

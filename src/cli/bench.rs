@@ -1,7 +1,7 @@
 //! `tokstep bench`: speed of prompt processing and of generation, in llama-bench's rows and
 //! columns, with what the device had to read and how near its memory's speed that is.
 
-use super::load::{self, ModelArgs};
+use super::synthetic::SourceArgs;
 use super::{explain, out, progress, stats};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -19,10 +19,11 @@ use tokstep::{Error, Result};
 Examples:
   tokstep bench -m smollm2
   tokstep bench -m model.gguf -p 0 -n 64 -d 0,1024,4096
-  tokstep bench -m model.gguf -p 128,512 -r 3 -o json")]
+  tokstep bench -m model.gguf -p 128,512 -r 3 -o json
+  tokstep bench --synthetic llama-3.1-8b:q4_k_m")]
 pub struct BenchArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    model: SourceArgs,
     /// Prompt lengths to process; 0: none
     #[arg(
         short = 'p',
@@ -114,6 +115,9 @@ impl Test {
 }
 
 pub fn run(args: &BenchArgs) -> Result<()> {
+    if args.model.write()? {
+        return Ok(());
+    }
     let mut tests = vec![];
     for &depth in &args.n_depth {
         let pp = args.n_prompt.iter().map(|&n| (n, 0));
@@ -134,7 +138,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         context: Some(need),
         ..EngineOptions::default()
     };
-    let engine = load::engine(&args.model, options)?;
+    let engine = args.model.engine(options)?;
     if let Some(test) = tests.iter().find(|t| t.context() > engine.info().context) {
         return Err(Error::NotEnoughContext {
             what: test.name(),
@@ -148,7 +152,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     for &test in &tests {
         bar.set_message(test.name());
         let samples = measure(&engine, test, args.repetitions, &bar)?;
-        let row = row(&engine, &args.model.model, test, &samples, copy);
+        let row = row(&engine, &args.model.name(), test, &samples, copy);
         // The bar must not stand in the table's way.
         bar.suspend(|| match args.output {
             Format::Md if rows.is_empty() => {

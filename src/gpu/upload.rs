@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::device::Gpu;
 use super::program::Resource;
+use super::repeat;
 use crate::Result;
 use crate::model::Matrix;
 use crate::model::matrix::TILE_ROWS;
@@ -19,6 +20,13 @@ pub fn upload(gpu: &Gpu, b: &Buffer, r: &Resource, done: &mut dyn FnMut(u64)) ->
         Init::Zero => {}
         Init::F32(v) => write(gpu, r, 0, bytemuck::cast_slice(v)),
         Init::U32(v) => write(gpu, r, 0, bytemuck::cast_slice(v)),
+        Init::Rows {
+            matrix,
+            first,
+            rows,
+        } if b.texture.is_none() && matrix.period(*first).is_some() => {
+            return repeat::upload_rows(gpu, r, matrix, *first, *rows, done);
+        }
         Init::Rows {
             matrix,
             first,
@@ -82,7 +90,7 @@ fn upload_rows(
 }
 
 /// Writes words from a byte offset on (whole lines, for a texture).
-fn write(gpu: &Gpu, r: &Resource, at: u64, words: &[u32]) {
+pub(super) fn write(gpu: &Gpu, r: &Resource, at: u64, words: &[u32]) {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     match r {
         Resource::Buffer(b) => gpu.queue.write_buffer(b, at, bytes),

@@ -110,24 +110,49 @@ impl Matrix {
     pub fn row(&self, r: usize) -> &[u8] {
         let (part, r) = match self.order {
             Order::Interleaved => (&self.parts[r % 2], r / 2),
-            Order::Stacked => {
-                let mut r = r;
-                let part = self.parts.iter().find(|p| {
-                    let here = r < p.rows;
-                    if !here {
-                        r -= p.rows;
-                    }
-                    here
-                });
-                (
-                    part.unwrap_or_else(|| panic!("row past the end of {}", self.label)),
-                    r,
-                )
-            }
+            Order::Stacked => self.stacked(r),
         };
         let r = part.unpair.map_or(r, |u| u.source(r));
-        let bytes = self.k / self.ty.block * self.ty.bytes;
-        &self.gguf.data(&self.gguf.tensors()[part.tensor])[r * bytes..][..bytes]
+        self.gguf.row(self.info(part), r)
+    }
+
+    /// The part that row `r` of stacked parts belongs to, and its row there.
+    fn stacked(&self, mut r: usize) -> (&Part, usize) {
+        let part = self.parts.iter().find(|p| {
+            let here = r < p.rows;
+            if !here {
+                r -= p.rows;
+            }
+            here
+        });
+        let part = part.unwrap_or_else(|| panic!("row past the end of {}", self.label));
+        (part, r)
+    }
+
+    fn info(&self, part: &Part) -> &TensorInfo {
+        &self.gguf.tensors()[part.tensor]
+    }
+
+    /// For a matrix whose rows repeat, as those of no file do: the rows after which they do, and the
+    /// row up to which they do, from row `first` on.
+    pub fn period(&self, first: usize) -> Option<(usize, usize)> {
+        let of = |part: &Part| {
+            let period = self.info(part).period()?;
+            // Rotary rows change places within their head.
+            let heads = part.unpair.map_or(1, |u| u.head_dim);
+            Some(common_multiple(period, heads))
+        };
+        match self.order {
+            Order::Interleaved => {
+                let (a, b) = (of(&self.parts[0])?, of(&self.parts[1])?);
+                Some((2 * common_multiple(a, b), self.rows))
+            }
+            Order::Stacked => {
+                self.parts.iter().find_map(of)?;
+                let (part, r) = self.stacked(first);
+                Some((of(part).unwrap_or(part.rows), first - r + part.rows))
+            }
+        }
     }
 
     /// Row `r` as exact f32 values.
@@ -174,6 +199,14 @@ impl Matrix {
 
 /// Rows of a tile of the layout for textures.
 pub const TILE_ROWS: usize = 32;
+
+fn common_multiple(a: usize, b: usize) -> usize {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}
 
 /// A vector of `n` numbers of any type we can decode.
 pub fn vector(g: &Gguf, name: &str, n: u32) -> Result<Vec<f32>> {

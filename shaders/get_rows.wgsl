@@ -5,6 +5,7 @@
 #use types
 #use weights
 #use quant
+#use embed
 
 struct Params {
     nb: u32,
@@ -15,6 +16,7 @@ struct Params {
     tex_shift: u32,
     out_stride: u32, // vec4 from column to column
     scale: f32,
+    parts: u32,      // slot embed = norm: vec4 of partial sums per column
 }
 @group(0) @binding(0) var<uniform> P: Params;
 @group(0) @binding(2) var<storage, read> cols: array<vec4<u32>>;
@@ -33,13 +35,5 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let m = P.scale * bitcast<f32>(wword(P.mult + r / 4u)[r & 3u]);
     let row = row_at(r);
     let q = weights32(quant_load32(row, b, P.nb, quant_group(row, b / 8u, P.nb)));
-    let o = wid.y * P.out_stride + b * 8u;
-    out[o] = q.w0 * m;
-    out[o + 1u] = q.w1 * m;
-    out[o + 2u] = q.w2 * m;
-    out[o + 3u] = q.w3 * m;
-    out[o + 4u] = q.w4 * m;
-    out[o + 5u] = q.w5 * m;
-    out[o + 6u] = q.w6 * m;
-    out[o + 7u] = q.w7 * m;
+    put(wid.y, b, W32(q.w0 * m, q.w1 * m, q.w2 * m, q.w3 * m, q.w4 * m, q.w5 * m, q.w6 * m, q.w7 * m));
 }

@@ -7,28 +7,15 @@
 #use quant
 #use x
 #use columns
-#use four_rows
 #use team
+#use scale
+#use sink
+#use four_rows
 
 override WG: u32 = 64u;
 
 fn load32(row: u32, b: u32) -> Q32 {
     return quant_load32(row, b, P.nb, quant_group(row, b / 8u, P.nb));
-}
-
-fn total(acc: Acc, lid: u32) -> Sums {
-    var s = finish(acc);
-    s.a = team_sum(s.a, lid);
-    if COLS > 4u {
-        s.b = team_sum(s.b, lid);
-    }
-    if COLS > 8u {
-        s.c = team_sum(s.c, lid);
-    }
-    if COLS > 12u {
-        s.d = team_sum(s.d, lid);
-    }
-    return s;
 }
 
 @compute @workgroup_size(WG)
@@ -46,16 +33,12 @@ fn main(in: In) {
         let q = Quad(load32(r0, b), load32(r1, b), load32(r2, b), load32(r3, b));
         acc = accumulate(acc, q, b * 8u, t.lane);
     }
-    let s0 = total(acc.r0, in.lid);
-    let s1 = total(acc.r1, in.lid);
-    let s2 = total(acc.r2, in.lid);
-    let s3 = total(acc.r3, in.lid);
-    if t.lane == 0u {
-        if row < P.rows {
-            emit_columns(row, s0, s1);
-        }
-        if row + 2u < P.rows {
-            emit_columns(row + 2u, s2, s3);
-        }
+    let scale = column_scales(t, in.lid);
+    let s0 = total(finish(acc.r0), in.lid);
+    let s1 = total(finish(acc.r1), in.lid);
+    let s2 = total(finish(acc.r2), in.lid);
+    let s3 = total(finish(acc.r3), in.lid);
+    if t.lane == 0u && row < P.rows {
+        close(row, put_rows(row, s0, s1, s2, s3, scale));
     }
 }

@@ -1,23 +1,25 @@
 // Dequantizing GEMV, one lane per four rows: y[c, r] = mult[r] * sum_k W[r, k] x[c, k].
 //   w: repacked matrix [rows, 32 nb]; x: [COLS, 32 nb] f32; out: [columns, out_stride] f32.
-// One workgroup does 4 WG rows, for all columns. No reduction, no barrier: every lane reads its own
+// One workgroup does 4 WG rows, for all columns. Nothing is summed over lanes but squares for slots scale
+// and sink: every lane reads its own
 // rows while x is the same for all, which is what a software device likes.
 #use matvec_io
 #use weights
 #use quant
 #use x
 #use columns
+#use team
+#use scale
+#use sink
 #use four_rows
 
 override WG: u32 = 8u;
 
 @compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lid: u32,
-) {
-    let group = wid.y * nwg.x + wid.x;
+fn main(in: In) {
+    let t = team_of(in);
+    let lid = in.lid;
+    let group = in.wid.y * in.nwg.x + in.wid.x;
     if group * 4u * WG >= P.rows {
         return;
     }
@@ -45,10 +47,12 @@ fn main(
             acc = accumulate(acc, q, b * 8u, lid);
         }
     }
-    if row < P.rows {
-        emit_columns(row, finish(acc.r0), finish(acc.r1));
-    }
-    if row + 2u < P.rows {
-        emit_columns(row + 2u, finish(acc.r2), finish(acc.r3));
+    let scale = column_scales(t, lid);
+    let squares = put_rows(row, finish(acc.r0), finish(acc.r1), finish(acc.r2), finish(acc.r3), scale);
+    if SQUARES {
+        let sum = total(squares, lid);
+        if t.lane == 0u && row < P.rows {
+            close(row, sum);
+        }
     }
 }

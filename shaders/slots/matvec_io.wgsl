@@ -14,6 +14,10 @@ struct Params {
     n_cols: u32,    // columns of this dispatch
     mode: u32,      // 0 store, 1 add, 2 SiLU(row 2i) * row 2i+1, 3 GELU(row 2i) * row 2i+1
     softcap: f32,   // 0: none, else c * tanh(v / c)
+    parts: u32,     // slots scale, sink = norm: vec4 of partial sums of squares per column
+    part_rows: u32, // sink = norm: rows that share a partial sum
+    norm_n: u32,    // scale = norm: elements the sums are of
+    eps: f32,       // scale = norm
 }
 @group(0) @binding(0) var<uniform> P: Params;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;

@@ -17,17 +17,25 @@ pub struct Kernel {
     pub name: &'static str,
     /// The fields of `struct Params` in the shader: (name, WGSL type). Every field is 4 bytes.
     pub fields: &'static [(&'static str, &'static str)],
-    /// Names of the bindings it reads, as the shader spells them (without `P`).
+    /// Names of the bindings it reads, as the shader spells them (without `P`); some only with some slots.
     pub reads: &'static [&'static str],
     /// Names of the bindings it writes (and may read).
     pub writes: &'static [&'static str],
 }
 
+/// All that a product may bind; `sums` with slot scale = norm, the last of each list with sink = norm.
+const PRODUCT_READS: &[&str] = &["w", "x", "sums", "gain"];
+const PRODUCT_WRITES: &[&str] = &["out", "hn", "sums_out"];
+
 /// Every kernel. `matvec`, `matvec_rows` and `matmul` compute the same thing in three ways.
 pub static ALL: &[Kernel] = &[
-    kernel::<params::GetRows>("get_rows", &["w", "cols"], &["out"]),
-    kernel::<params::MatVec>("matvec", &["w", "x"], &["out"]),
-    kernel::<params::MatVec>("matvec_rows", &["w", "x"], &["out"]),
+    kernel::<params::GetRows>(
+        "get_rows",
+        &["w", "cols", "gain"],
+        &["out", "hn", "sums_out"],
+    ),
+    kernel::<params::MatVec>("matvec", PRODUCT_READS, PRODUCT_WRITES),
+    kernel::<params::MatVec>("matvec_rows", PRODUCT_READS, PRODUCT_WRITES),
     kernel::<params::MatVec>("matmul", &["w", "x"], &["out"]),
     kernel::<params::Norm>("rms_norm", &["x", "weight"], &["out"]),
     kernel::<params::Norm>("post_norm", &["x", "weight"], &["h", "out"]),

@@ -35,23 +35,26 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
         b.upload(&m);
     }
     let io = b.io();
+    let (body, root) = b.body(io.cols, sizes.slots);
     let decode = Plan {
         name: "decode",
         width: sizes.slots,
-        body: b.body(io.cols, sizes.slots),
-        tail: b.decode_tail(io),
+        body,
+        tail: b.decode_tail(io, root),
     };
+    let (body, _) = b.body(io.prompt_cols, sizes.chunk);
     let prefill = Plan {
         name: "prefill",
         width: sizes.chunk,
-        body: b.body(io.prompt_cols, sizes.chunk),
+        body,
         tail: b.prefill_tail(io),
     };
+    let (body, root) = b.body(io.prompt_cols, sizes.logits_cols);
     let logits = Plan {
         name: "logits",
         width: sizes.logits_cols,
-        body: b.body(io.prompt_cols, sizes.logits_cols),
-        tail: b.logits_tail(io),
+        body,
+        tail: b.logits_tail(io, root),
     };
     Program {
         buffers: b.buffers,

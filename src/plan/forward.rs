@@ -4,103 +4,137 @@
 //! per slot, a prompt chunk has consecutive positions of one slot; the steps are the same.
 
 use super::build::{Builder, bind, mult_at};
-use super::product::Act;
+use super::product::{Act, Product};
 use super::{BufId, Dim, Step};
 use crate::kernel::Shader;
 use crate::kernel::params::{GetRows, Glu, Mode, Norm};
+use crate::model::matrix::SharedMatrix;
 use crate::model::{self, Layer};
 
 pub(super) const ONE: Dim = Dim::Fixed(1);
 impl Builder<'_> {
     /// Embedding and layers for up to `cols` columns described by the buffer `cols_buf`. Leaves the
-    /// residual stream in `h`, and for architectures with post-norms the output norm of it in `hn`.
-    pub(super) fn body(&mut self, cols_buf: BufId, cols: u32) -> Vec<Step> {
+    /// residual stream in `h` and, where [`Self::leaves_norm`] says so, the output norm of it in `hn`;
+    /// returns whether that lacks its root (see [`Product::root`]).
+    pub(super) fn body(&mut self, cols_buf: BufId, cols: u32) -> (Vec<Step>, Option<u32>) {
         let model = self.model;
         let h = &model.hyper;
         let mut steps = Vec::new();
-        self.embed(&mut steps, cols_buf, cols);
-        let acts = (self.act("h", h.n_embd), self.act("hn", h.n_embd));
-        self.norm(
-            &mut steps,
-            "blk.0.attn_norm",
-            &model.weights.layers[0].attn_norm,
-            acts,
-            columns(cols),
-        );
-        for (i, layer) in model.weights.layers.iter().enumerate() {
-            self.layer(&mut steps, i, layer, cols_buf, cols);
+        let gain = &model.weights.layers[0].attn_norm;
+        let mut root = None;
+        if self.fuses_norms(cols) {
+            root = self.embed(&mut steps, cols_buf, cols, Some(gain));
+        } else {
+            self.embed(&mut steps, cols_buf, cols, None);
+            let acts = (self.act("h", h.n_embd), self.act("hn", h.n_embd));
+            self.norm(&mut steps, "blk.0.attn_norm", gain, acts, columns(cols));
         }
-        steps
+        for (i, layer) in model.weights.layers.iter().enumerate() {
+            root = self.layer(&mut steps, i, layer, root, cols_buf, cols);
+        }
+        (steps, root)
     }
 
-    fn layer(&mut self, steps: &mut Vec<Step>, i: usize, l: &Layer, cols_buf: BufId, cols: u32) {
+    /// Whether the layers leave the output norm in `hn`.
+    pub(super) fn leaves_norm(&self, cols: u32) -> bool {
+        let last = self.model.weights.layers.last();
+        self.fuses_norms(cols) || last.is_some_and(|l| l.post_ffw_norm.is_some())
+    }
+
+    fn layer(
+        &mut self,
+        steps: &mut Vec<Step>,
+        i: usize,
+        l: &Layer,
+        root: Option<u32>,
+        cols_buf: BufId,
+        cols: u32,
+    ) -> Option<u32> {
         let model = self.model;
         let hy = &model.hyper;
         let p = format!("blk.{i}");
-        let (h, hn) = (self.act("h", hy.n_embd), self.act("hn", hy.n_embd));
+        let hn = self.act("hn", hy.n_embd);
         let qkv = self.act("qkv", hy.q_dim() + 2 * hy.kv_dim());
         for (row, m) in &l.qkv {
-            self.product(steps, m, hn, qkv, *row, cols, (Mode::Store, 0.0));
+            let product = Product {
+                out_row: *row,
+                root,
+                ..Product::new(m, hn, qkv)
+            };
+            self.product(steps, product, cols);
         }
         self.rope_kv(steps, i, l, qkv, cols_buf, cols);
         let attn = self.attention(steps, i, cols_buf, cols);
         let last = model.weights.layers.len() - 1;
-        let next = if i < last {
-            &model.weights.layers[i + 1].attn_norm
+        let (next, next_name) = if i < last {
+            let name = format!("blk.{}.attn_norm", i + 1);
+            (&model.weights.layers[i + 1].attn_norm, name)
         } else {
-            &model.weights.output_norm
-        };
-        let next_name = if i < last {
-            format!("blk.{}.attn_norm", i + 1)
-        } else {
-            "output_norm".into()
+            (&model.weights.output_norm, "output_norm".into())
         };
 
         // Attention branch back into the residual stream, then the FFN's norm.
-        if let Some(post) = &l.post_attention_norm {
-            let branch = self.act("branch", hy.n_embd);
-            self.product(
-                steps,
-                &l.attn_output,
-                attn,
-                branch,
-                0,
-                cols,
-                (Mode::Store, 0.0),
-            );
-            self.post_norm(
-                steps,
-                format!("{p}.post_attention_norm"),
-                post,
-                &l.ffn_norm,
-                cols,
-            );
-        } else {
-            self.product(steps, &l.attn_output, attn, h, 0, cols, (Mode::Add, 0.0));
-            self.norm(
-                steps,
-                &format!("{p}.ffn_norm"),
-                &l.ffn_norm,
-                (h, hn),
-                columns(cols),
-            );
-        }
+        let post = (l.post_attention_norm.as_deref(), "post_attention_norm");
+        let norm = (&*l.ffn_norm, format!("{p}.ffn_norm"));
+        let root = self.branch(steps, &p, &l.attn_output, attn, post, norm, cols);
 
-        // FFN branch, then the next layer's norm (the output norm is the tail's, see `finish`).
-        let ff = self.ffn(steps, &p, l, hn, cols);
-        if let Some(post) = &l.post_ffw_norm {
-            let branch = self.act("branch", hy.n_embd);
-            self.product(steps, &l.ffn_down, ff, branch, 0, cols, (Mode::Store, 0.0));
-            self.post_norm(steps, format!("{p}.post_ffw_norm"), post, next, cols);
-        } else {
-            self.product(steps, &l.ffn_down, ff, h, 0, cols, (Mode::Add, 0.0));
-            if i < last {
-                self.norm(steps, &next_name, next, (h, hn), columns(cols));
-            }
+        // FFN branch, then the next layer's norm (the output norm is the tail's where it is a step).
+        let ff = self.ffn(steps, &p, l, hn, root, cols);
+        let post = (l.post_ffw_norm.as_deref(), "post_ffw_norm");
+        if i == last && !self.leaves_norm(cols) {
+            let h = self.act("h", hy.n_embd);
+            let product = Product {
+                mode: Mode::Add,
+                ..Product::new(&l.ffn_down, ff, h)
+            };
+            return self.product(steps, product, cols);
         }
+        self.branch(steps, &p, &l.ffn_down, ff, post, (next, next_name), cols)
     }
 
-    fn ffn(&mut self, steps: &mut Vec<Step>, p: &str, l: &Layer, hn: Act, cols: u32) -> Act {
+    /// A branch's last product back into the residual stream, through the architecture's post-norm if
+    /// there is one, and the norm that follows into `hn`. Returns the `root` of who reads that.
+    #[allow(clippy::too_many_arguments)]
+    fn branch(
+        &mut self,
+        steps: &mut Vec<Step>,
+        p: &str,
+        matrix: &SharedMatrix,
+        x: Act,
+        (post, post_name): (Option<&[f32]>, &str),
+        (norm, norm_name): (&[f32], String),
+        cols: u32,
+    ) -> Option<u32> {
+        let n = self.model.hyper.n_embd;
+        let (h, hn) = (self.act("h", n), self.act("hn", n));
+        if let Some(post) = post {
+            let branch = self.act("branch", n);
+            self.product(steps, Product::new(matrix, x, branch), cols);
+            self.post_norm(steps, format!("{p}.{post_name}"), post, norm, cols);
+            return None;
+        }
+        let fused = self.fuses_norms(cols);
+        let product = Product {
+            mode: Mode::Add,
+            next: fused.then_some((&norm_name, norm)),
+            ..Product::new(matrix, x, h)
+        };
+        let root = self.product(steps, product, cols);
+        if !fused {
+            self.norm(steps, &norm_name, norm, (h, hn), columns(cols));
+        }
+        root
+    }
+
+    fn ffn(
+        &mut self,
+        steps: &mut Vec<Step>,
+        p: &str,
+        l: &Layer,
+        hn: Act,
+        root: Option<u32>,
+        cols: u32,
+    ) -> Act {
         let hy = &self.model.hyper;
         let mode = match hy.act {
             model::Act::Silu => Mode::Silu,
@@ -109,20 +143,22 @@ impl Builder<'_> {
         let n_ff = hy.n_ff;
         let ff = self.act("ff", n_ff);
         if let [fused] = &l.ffn_gate_up[..] {
-            self.product(steps, fused, hn, ff, 0, cols, (mode, 0.0));
+            let product = Product {
+                mode,
+                root,
+                ..Product::new(fused, hn, ff)
+            };
+            self.product(steps, product, cols);
             return ff;
         }
         let both = self.act("gate+up", 2 * n_ff);
         for (i, m) in l.ffn_gate_up.iter().enumerate() {
-            self.product(
-                steps,
-                m,
-                hn,
-                both,
-                i as u32 * n_ff,
-                cols,
-                (Mode::Store, 0.0),
-            );
+            let product = Product {
+                out_row: i as u32 * n_ff,
+                root,
+                ..Product::new(m, hn, both)
+            };
+            self.product(steps, product, cols);
         }
         let params = Glu {
             n: n_ff,
@@ -148,10 +184,18 @@ impl Builder<'_> {
         ff
     }
 
-    fn embed(&mut self, steps: &mut Vec<Step>, cols_buf: BufId, cols: u32) {
+    /// Embedding rows; with the gain of the norm that follows that is begun, see [`Product::next`].
+    fn embed(
+        &mut self,
+        steps: &mut Vec<Step>,
+        cols_buf: BufId,
+        cols: u32,
+        gain: Option<&[f32]>,
+    ) -> Option<u32> {
         let model = self.model;
         let m = &model.weights.token_embd;
-        let h = self.act("h", model.hyper.n_embd);
+        let n = model.hyper.n_embd;
+        let (h, hn) = (self.act("h", n), self.act("hn", n));
         let nb = m.k.div_ceil(32) as u32;
         for (buf, first, rows) in self.shards(m).to_vec() {
             let params = GetRows {
@@ -163,17 +207,32 @@ impl Builder<'_> {
                 tex_shift: self.buffers[buf].texture.unwrap_or(0),
                 out_stride: h.stride / 4,
                 scale: model.hyper.embd_scale,
+                parts: nb.div_ceil(4),
             };
-            let slots = vec![("quant", m.ty.shader), self.caps.weights()];
+            let mut slots = vec![("quant", m.ty.shader), self.caps.weights()];
+            let mut binds = vec![bind("w", buf), bind("cols", cols_buf), bind("out", h.buf)];
+            if let Some(gain) = gain {
+                let whole = || {
+                    let mut v = gain.to_vec();
+                    v.resize(32 * nb as usize, 0.0);
+                    v
+                };
+                binds.push(bind("hn", hn.buf));
+                binds.push(bind("gain", self.numbers("blk.0.attn_norm", whole)));
+                binds.push(bind("sums_out", self.sums()));
+                slots.push(("embed", "slots/embed_norm.wgsl"));
+            } else {
+                slots.push(("embed", "slots/embed_plain.wgsl"));
+            }
             let shader = Shader {
                 kernel: "get_rows",
                 slots,
                 overrides: vec![("WG", 32)],
             };
-            let binds = vec![bind("w", buf), bind("cols", cols_buf), bind("out", h.buf)];
             let grid = [Dim::Fixed(nb.div_ceil(32)), columns(cols), ONE];
             steps.push(Step::new("token_embd".into(), shader, params, binds, grid));
         }
+        gain.map(|_| nb)
     }
 
     pub(super) fn group_shader(&self, kernel: &'static str, lanes: u32) -> Shader {

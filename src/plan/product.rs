@@ -1,12 +1,12 @@
 //! Matrix products: which of the three kernels, in which tiles, over which shards.
 
-use super::build::{Builder, mult_at};
+use super::build::{Builder, bind, mult_at};
 use super::{Bind, BufId, Dim, Step};
 use crate::kernel::choose::UNIFORM_X;
 use crate::kernel::params::{MatVec, Mode};
 use crate::kernel::{Caps, Shader};
-use crate::model::Matrix;
 use crate::model::matrix::{SharedMatrix, TILE_ROWS};
+use crate::model::{Layer, Matrix};
 use crate::plan::sizes::stride;
 
 /// A column-strided activation: buffer and f32 from column to column.
@@ -101,19 +101,46 @@ pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
     rows.min(m.rows)
 }
 
+/// A product to be added to a plan: `out[c, out_row + r] = epilogue(W[r, :] . x[c, :])`.
+pub struct Product<'m> {
+    /// W
+    pub matrix: &'m SharedMatrix,
+    /// Activations.
+    pub x: Act,
+    /// `Some(parts)`: x is an RMS norm's but for its root, whose squares lie in as many partial sums.
+    pub root: Option<u32>,
+    /// Results.
+    pub out: Act,
+    /// Row of `out` that the first row goes to.
+    pub out_row: u32,
+    /// What is done with results.
+    pub mode: Mode,
+    /// 0: none.
+    pub softcap: f32,
+    /// With [`Mode::Add`]: gain of the RMS norm that follows, which is begun here (name, numbers).
+    pub next: Option<(&'m str, &'m [f32])>,
+}
+
+impl<'m> Product<'m> {
+    /// A product that stores its results.
+    pub fn new(matrix: &'m SharedMatrix, x: Act, out: Act) -> Product<'m> {
+        Product {
+            matrix,
+            x,
+            root: None,
+            out,
+            out_row: 0,
+            mode: Mode::Store,
+            softcap: 0.0,
+            next: None,
+        }
+    }
+}
+
 impl Builder<'_> {
-    /// `out[c, out_row + r] = epilogue(W[r, :] . x[c, :])` for `cols` columns.
-    #[allow(clippy::too_many_arguments)]
-    pub fn product(
-        &mut self,
-        steps: &mut Vec<Step>,
-        matrix: &SharedMatrix,
-        x: Act,
-        out: Act,
-        out_row: u32,
-        cols: u32,
-        (mode, softcap): (Mode, f32),
-    ) {
+    /// Adds the steps of a product for `cols` columns. With `next`: the partial sums per column.
+    pub fn product(&mut self, steps: &mut Vec<Step>, p: Product, cols: u32) -> Option<u32> {
+        let (matrix, x, out) = (p.matrix, p.x, p.out);
         let cut = choose(self.caps, x.stride, cols);
         assert!(
             x.stride as usize >= matrix.k.next_multiple_of(32),
@@ -121,6 +148,15 @@ impl Builder<'_> {
             matrix.label
         );
         let nb = matrix.k.div_ceil(32) as u32;
+        let part_rows = part_rows(self.caps, cut);
+        let parts = p.next.map(|_| (matrix.rows as u32).div_ceil(part_rows));
+        let counted = p.root.or(parts).unwrap_or(0).div_ceil(4);
+        let sums = (p.root.is_some() || p.next.is_some()).then(|| self.sums());
+        let next = p.next.map(|(name, gain)| {
+            let n = self.model.hyper.n_embd;
+            (self.act("hn", n), self.numbers(name, || gain.to_vec()))
+        });
+        assert!(p.next.is_none() || p.out_row == 0, "partial sums of a part");
         let n_shards = self.shards(matrix).len();
         for s in 0..n_shards {
             let (buf, first, rows) = self.shards(matrix)[s];
@@ -135,41 +171,68 @@ impl Builder<'_> {
                     row_vec4s: matrix.row_vec4s() as u32,
                     mult: mult_at(self.caps, matrix, rows),
                     rows: rows as u32,
-                    out_row: out_row + first as u32,
+                    out_row: p.out_row + first as u32,
                     tex_shift: self.buffers[buf].texture.unwrap_or(0),
                     x_stride: x.stride / 4,
                     out_stride: out.stride,
                     n_cols: tile.min(cols - col),
-                    mode: mode as u32,
-                    softcap,
+                    mode: p.mode as u32,
+                    softcap: p.softcap,
+                    parts: counted,
+                    part_rows,
+                    norm_n: self.model.hyper.n_embd,
+                    eps: self.model.hyper.eps,
                 };
-                let (shader, grid) = shader(self.caps, matrix.ty.shader, cut, rows as u32);
+                let ends = Ends {
+                    scale: p.root.is_some(),
+                    sink: next.is_some(),
+                };
+                let (shader, grid) = shader(self.caps, matrix.ty.shader, cut, ends, rows as u32);
                 let label = match n_shards {
                     1 => matrix.label.clone(),
                     _ => format!("{}#{s}", matrix.label),
                 };
-                let binds = vec![
-                    Bind {
-                        name: "w",
-                        buf,
-                        offset: 0,
-                    },
-                    Bind {
-                        name: "x",
-                        buf: x.buf,
-                        offset: u64::from(col * x.stride) * 4,
-                    },
-                    Bind {
-                        name: "out",
-                        buf: out.buf,
-                        offset: u64::from(col * out.stride) * 4,
-                    },
+                let at = |name, buf, stride: u32| Bind {
+                    name,
+                    buf,
+                    offset: u64::from(col * stride) * 4,
+                };
+                let parts_stride = 4 * counted.next_multiple_of(16);
+                let mut binds = vec![
+                    bind("w", buf),
+                    at("x", x.buf, x.stride),
+                    at("out", out.buf, out.stride),
                 ];
+                if ends.scale {
+                    binds.extend(sums.map(|b| at("sums", b, parts_stride)));
+                }
+                if let (Some((hn, gain)), Some(sums)) = (next, sums) {
+                    binds.push(at("hn", hn.buf, hn.stride));
+                    binds.push(bind("gain", gain));
+                    binds.push(at("sums_out", sums, parts_stride));
+                }
                 let mut step = Step::new(label, shader, params, binds, grid);
                 step.first_col = col;
                 steps.push(step);
             }
         }
+        parts
+    }
+
+    /// Whether RMS norms of up to `cols` columns are begun by the product before and ended by the one
+    /// behind, instead of being steps.
+    pub fn fuses_norms(&self, cols: u32) -> bool {
+        let norms = |l: &Layer| l.post_attention_norm.is_none() && l.post_ffw_norm.is_none();
+        cols <= MAX_COLUMNS
+            && (!self.caps.software || self.caps.spread())
+            && self.model.weights.layers.iter().all(norms)
+    }
+
+    /// Partial sums of squares of the columns that [`Self::fuses_norms`] allows.
+    pub(super) fn sums(&mut self) -> BufId {
+        let parts = self.model.hyper.n_embd.div_ceil(4).div_ceil(4);
+        let bytes = u64::from(parts.next_multiple_of(16) * MAX_COLUMNS) * 16;
+        self.scratch("sums", bytes)
     }
 
     /// An activation buffer of `n` f32 per column, made on first use.
@@ -189,8 +252,50 @@ impl Builder<'_> {
     }
 }
 
+/// What a product has at its ends beside the plain epilogue (slots `scale` and `sink`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Multiplies by the root of an RMS norm begun elsewhere.
+    pub scale: bool,
+    /// Begins the RMS norm that follows.
+    pub sink: bool,
+}
+
+impl Ends {
+    fn slots(self) -> [(&'static str, &'static str); 2] {
+        let scale = if self.scale {
+            "slots/scale_norm.wgsl"
+        } else {
+            "slots/scale_one.wgsl"
+        };
+        let sink = if self.sink {
+            "slots/sink_norm.wgsl"
+        } else {
+            "slots/sink_plain.wgsl"
+        };
+        [("scale", scale), ("sink", sink)]
+    }
+}
+
+/// Rows whose squares make one partial sum: those of a lane that has whole rows' sums, or of a subgroup.
+pub fn part_rows(caps: &Caps, cut: Cut) -> u32 {
+    match cut.kernel {
+        "matvec_rows" => 4 * caps.subgroup_min.min(ROWS_LANES),
+        _ => 4,
+    }
+}
+
+/// Lanes of a workgroup of `matvec_rows`.
+const ROWS_LANES: u32 = 8;
+
 /// The pipeline and grid of a product with `rows` rows, `quant` the shader file of their weight type.
-pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
+pub fn shader(
+    caps: &Caps,
+    quant: &'static str,
+    cut: Cut,
+    ends: Ends,
+    rows: u32,
+) -> (Shader, [Dim; 3]) {
     let columns = match cut.columns {
         1 => "slots/columns_1.wgsl",
         _ => "slots/columns_n.wgsl",
@@ -205,8 +310,9 @@ pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader,
             [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
         }
         "matvec_rows" => {
-            let lanes = 8;
-            slots.push(("columns", columns));
+            let lanes = ROWS_LANES;
+            slots.extend([("columns", columns), caps.team()]);
+            slots.extend(ends.slots());
             overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
             let (a, b) = split(rows.div_ceil(4 * lanes));
             [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
@@ -214,6 +320,7 @@ pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader,
         _ => {
             let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
             slots.extend([("columns", columns), caps.team()]);
+            slots.extend(ends.slots());
             overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
             let teams = if caps.subgroups {
                 (lanes / caps.subgroup_max).max(1)

@@ -2,11 +2,11 @@
 
 use super::build::{Builder, bind};
 use super::forward::{ONE, columns};
-use super::product::Act;
+use super::product::{Act, Product};
 use super::sizes::RING_LEN;
 use super::{BufId, Dim, Io, Step};
 use crate::kernel::Shader;
-use crate::kernel::params::{LogitsPart, Mode, Penalize, Sample, TakeRow};
+use crate::kernel::params::{LogitsPart, Penalize, Sample, TakeRow};
 
 /// Workgroups that look at the logits of a column first.
 const N_PARTS: u32 = 64;
@@ -14,28 +14,41 @@ const N_PARTS: u32 = 64;
 impl Builder<'_> {
     /// Output norm and logits of `cols` columns of `h`.
     fn finish(&mut self, steps: &mut Vec<Step>, h: Act, io: Io, cols: u32) {
-        let model = self.model;
-        let hn = self.act("hn", model.hyper.n_embd);
+        let hn = self.act("hn", self.model.hyper.n_embd);
         self.norm(
             steps,
             "output_norm",
-            &model.weights.output_norm,
+            &self.model.weights.output_norm,
             (h, hn),
             columns(cols),
         );
+        self.logits(steps, None, io, cols);
+    }
+
+    /// Logits of the output norm in `hn`.
+    fn logits(&mut self, steps: &mut Vec<Step>, root: Option<u32>, io: Io, cols: u32) {
+        let model = self.model;
+        let hn = self.act("hn", model.hyper.n_embd);
         let logits = Act {
             buf: io.logits,
             stride: self.sizes.logits_stride,
         };
-        self.product(
-            steps,
-            &model.weights.output,
-            hn,
-            logits,
-            0,
-            cols,
-            (Mode::Store, model.hyper.softcap),
-        );
+        let product = Product {
+            root,
+            softcap: model.hyper.softcap,
+            ..Product::new(&model.weights.output, hn, logits)
+        };
+        self.product(steps, product, cols);
+    }
+
+    /// The same from where `cols` columns of the layers' plan leave it.
+    fn after_body(&mut self, steps: &mut Vec<Step>, root: Option<u32>, io: Io, cols: u32) {
+        if self.leaves_norm(cols) {
+            self.logits(steps, root, io, cols);
+        } else {
+            let h = self.act("h", self.model.hyper.n_embd);
+            self.finish(steps, h, io, cols);
+        }
     }
 
     /// Penalties, then a token per logits row; `rows` maps rows to slots.
@@ -100,10 +113,10 @@ impl Builder<'_> {
         ));
     }
 
-    pub(super) fn decode_tail(&mut self, io: Io) -> Vec<Step> {
+    pub(super) fn decode_tail(&mut self, io: Io, root: Option<u32>) -> Vec<Step> {
         let mut steps = Vec::new();
-        let (h, slots) = (self.act("h", self.model.hyper.n_embd), self.sizes.slots);
-        self.finish(&mut steps, h, io, slots);
+        let slots = self.sizes.slots;
+        self.after_body(&mut steps, root, io, slots);
         let rows = self.scratch("rows", 0);
         self.sample(&mut steps, io, rows, columns(slots));
         steps
@@ -139,10 +152,9 @@ impl Builder<'_> {
         steps
     }
 
-    pub(super) fn logits_tail(&mut self, io: Io) -> Vec<Step> {
+    pub(super) fn logits_tail(&mut self, io: Io, root: Option<u32>) -> Vec<Step> {
         let mut steps = Vec::new();
-        let h = self.act("h", self.model.hyper.n_embd);
-        self.finish(&mut steps, h, io, self.sizes.logits_cols);
+        self.after_body(&mut steps, root, io, self.sizes.logits_cols);
         steps
     }
 }

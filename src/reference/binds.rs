@@ -77,6 +77,11 @@ impl<'a> Binds<'a> {
         (&self.held[at].1, offset)
     }
 
+    /// Whether there is such a binding; some depend on a shader's slots.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|(n, ..)| *n == name)
+    }
+
     /// The words from the binding's offset on, as floats.
     pub fn f32(&self, name: &str) -> Ref<'_, [f32]> {
         let (data, offset) = self.find(name);

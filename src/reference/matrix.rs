@@ -20,6 +20,20 @@ pub fn get_rows(bytes: &[u8], grid: [u32; 3], b: &mut Binds) {
         for (o, v) in out[4 * p.out_stride as usize * c..].iter_mut().zip(&row) {
             *o = (p.scale as f64 * *v as f64) as f32;
         }
+        if b.has("hn") {
+            let at = 4 * p.out_stride as usize * c;
+            let done = MatVec {
+                rows: 32 * p.nb,
+                part_rows: 32,
+                parts: p.parts,
+                n_cols: 1,
+                ..Default::default()
+            };
+            begin_norm(&done, &out[at..], c, at, b);
+            let parts = 4 * p.parts as usize;
+            let first = c * 4 * p.parts.next_multiple_of(16) as usize;
+            b.f32_mut("sums_out")[first + p.nb as usize..first + parts].fill(0.0);
+        }
     }
 }
 
@@ -28,6 +42,18 @@ pub fn matvec(bytes: &[u8], _grid: [u32; 3], b: &mut Binds) {
     let p: MatVec = params(bytes);
     let (w, x, mut out) = (b.matrix("w"), b.f32("x"), b.f32_mut("out"));
     let x = &*x;
+    // Slot scale = norm: the root that the norm of x still lacks.
+    let stride = 4 * p.parts.next_multiple_of(16) as usize;
+    let root = |c: usize| match b.has("sums") {
+        true => {
+            let sums = b.f32("sums");
+            let parts = &sums[c * stride..][..4 * p.parts as usize];
+            let mean = parts.iter().map(|s| *s as f64).sum::<f64>() / p.norm_n as f64;
+            1.0 / (mean + p.eps as f64).sqrt()
+        }
+        false => 1.0,
+    };
+    let roots: Vec<f64> = (0..p.n_cols as usize).map(root).collect();
     let (n_cols, x_stride) = (p.n_cols as usize, 4 * p.x_stride as usize);
     let dots = |r: usize, row: &mut Vec<f32>| -> Vec<f64> {
         w.row(r, row);
@@ -35,7 +61,8 @@ pub fn matvec(bytes: &[u8], _grid: [u32; 3], b: &mut Binds) {
             row.iter()
                 .zip(&x[c * x_stride..])
                 .map(|(a, b)| *a as f64 * *b as f64)
-                .sum()
+                .sum::<f64>()
+                * roots[c]
         };
         (0..n_cols).map(dot).collect()
     };
@@ -65,6 +92,28 @@ pub fn matvec(bytes: &[u8], _grid: [u32; 3], b: &mut Binds) {
             } else {
                 y[c] as f32
             };
+        }
+    }
+    if b.has("hn") {
+        begin_norm(&p, &out, 0, 0, b);
+    }
+}
+
+/// Slots sink = norm and embed = norm: `hn = out * gain` and partial sums of squares of the columns from
+/// `first` on, `hn` from `at` on.
+fn begin_norm(p: &MatVec, out: &[f32], first: usize, at: usize, b: &Binds) {
+    let (mut hn, gain) = (b.f32_mut("hn"), b.f32("gain"));
+    let mut sums = b.f32_mut("sums_out");
+    let stride = 4 * p.parts.next_multiple_of(16) as usize;
+    for c in 0..p.n_cols as usize {
+        let mut squares = std::collections::BTreeMap::new();
+        for r in p.out_row as usize..(p.out_row + p.rows) as usize {
+            let i = c * p.out_stride as usize + r;
+            hn[at + i] = (out[i] as f64 * gain[r] as f64) as f32;
+            *squares.entry(r / p.part_rows as usize).or_insert(0.0) += (out[i] as f64).powi(2);
+        }
+        for (part, sum) in squares {
+            sums[(first + c) * stride + part] = sum as f32;
         }
     }
 }

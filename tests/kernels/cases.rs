@@ -3,7 +3,7 @@
 //! pipeline: the number of pipelines, not of rows, is what a cold run takes long for.
 
 use tokstep::kernel::params::Mode;
-use tokstep::plan::product::X;
+use tokstep::plan::product::{Ends, X};
 use tokstep::quant;
 
 /// `out = epilogue(W x)`: `matvec`, `matvec_rows`, `matmul`.
@@ -33,6 +33,8 @@ pub struct Product {
     pub subnormal: bool,
     /// Columns outside the batch hold NaN instead of numbers.
     pub nan: bool,
+    /// The root of a norm before, the start of a norm behind (which adds, whatever the mode).
+    pub ends: Ends,
 }
 
 const PRODUCT: Product = Product {
@@ -52,6 +54,10 @@ const PRODUCT: Product = Product {
     max_grid: 65535,
     subnormal: false,
     nan: false,
+    ends: Ends {
+        scale: false,
+        sink: false,
+    },
 };
 
 const ROWS: [usize; 7] = [1, 2, 3, 31, 33, 65, 129];
@@ -102,7 +108,11 @@ fn sweep(all: &mut Vec<Product>, base: Product) {
             },
             mode,
             softcap,
-            out_row: if n.is_multiple_of(3) { 6 } else { 0 },
+            out_row: match n.is_multiple_of(3) {
+                true if base.ends.sink => 32, // whole partial sums
+                true => 6,
+                false => 0,
+            },
             nan: n % 2 == 1,
             ..base
         });
@@ -207,6 +217,31 @@ pub fn products() -> Vec<Product> {
             },
         );
     }
+    // Norms before and behind.
+    for (kernel, shared) in [("matvec", false), ("matvec", true), ("matvec_rows", false)] {
+        for columns in [1, 3, 16] {
+            let rows = kernel == "matvec_rows";
+            let base = Product {
+                kernel,
+                shared,
+                columns,
+                texture: rows,
+                x: if rows { X::Spread } else { X::Storage },
+                ..PRODUCT
+            };
+            for (scale, sink) in [(true, false), (false, true)] {
+                let ends = Ends { scale, sink };
+                sweep(&mut all, Product { ends, ..base });
+                all.push(Product {
+                    shard: 32,
+                    n_cols: columns,
+                    rows: 100,
+                    ends,
+                    ..base
+                });
+            }
+        }
+    }
     // Shards, folded grids, and both.
     for (kernel, texture) in [("matvec", false), ("matvec_rows", true), ("matmul", false)] {
         let base = Product {
@@ -252,6 +287,8 @@ pub fn products() -> Vec<Product> {
 #[derive(Clone, Copy, Debug)]
 pub struct GetRows {
     pub ty: &'static str,
+    /// The norm behind is begun.
+    pub norm: bool,
     pub texture: bool,
     pub k: usize,
     pub scale: f32,
@@ -268,6 +305,7 @@ pub fn get_rows() -> Vec<GetRows> {
         {
             for &k in lengths(t.name) {
                 all.push(GetRows {
+                    norm: (i + all.len()).is_multiple_of(2),
                     ty: t.name,
                     texture,
                     k,
@@ -277,6 +315,7 @@ pub fn get_rows() -> Vec<GetRows> {
             }
             let k = if t.block == 1 { 1037 } else { 1280 }; // more blocks than lanes
             all.push(GetRows {
+                norm: (i + all.len()).is_multiple_of(2),
                 ty: t.name,
                 texture,
                 k,
@@ -284,6 +323,7 @@ pub fn get_rows() -> Vec<GetRows> {
                 subnormal: false,
             });
             all.push(GetRows {
+                norm: (i + all.len()).is_multiple_of(2),
                 ty: t.name,
                 texture,
                 k: 256,

@@ -62,8 +62,14 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
         ..variant(caps, p.texture, p.shared)
     };
     let mut case = Case::new(format!("{p:?}"), p.n_cols, 1);
+    let sink = p.ends.sink;
+    let (mode, softcap) = if sink {
+        (Mode::Add, 0.0)
+    } else {
+        (p.mode, p.softcap)
+    };
     let m = weights::matrix(weights::ty(p.ty), p.rows, p.k, p.subnormal, r);
-    let gated = matches!(p.mode, Mode::Silu | Mode::Gelu);
+    let gated = matches!(mode, Mode::Silu | Mode::Gelu);
     // Not so large that activations saturate.
     let size = if gated { 0.1 } else { 1.0 };
     let width = if p.kernel == "matmul" {
@@ -91,10 +97,44 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     let out_stride = stride(p.out_row + p.rows as u32);
     let first = p.out_row as usize;
     let out = matrix(width, out_stride, first + p.rows, POISON, |c, i| {
-        let live = p.mode == Mode::Add && c < p.n_cols && i >= first;
+        let live = mode == Mode::Add && c < p.n_cols && i >= first;
         if live { bits(r.signed()) } else { POISON }
     });
     let out = case.guarded(&out, POISON, 0);
+    let cut = Cut {
+        kernel: p.kernel,
+        columns: p.columns,
+        x: match p.x {
+            X::Spread if !caps.spread() => X::Uniform,
+            x => x,
+        },
+    };
+    let part_rows = product::part_rows(&caps, cut);
+    let rows = p.out_row + p.rows as u32;
+    let parts = if sink {
+        rows.div_ceil(part_rows).div_ceil(4)
+    } else {
+        5
+    };
+    let mut norms = Vec::new();
+    let sums_stride = 4 * parts.next_multiple_of(16);
+    if p.ends.scale {
+        let sums = matrix(p.n_cols, sums_stride, 4 * parts as usize, NAN, |_, _| {
+            bits(r.signed().abs())
+        });
+        norms.push(bind_guarded(
+            "sums",
+            case.guarded(&sums, NAN, (width * sums_stride) as usize),
+        ));
+    }
+    if sink {
+        let hn = case.guarded(&poison(width * out_stride), POISON, 0);
+        let gain: Vec<f32> = (0..rows).map(|_| r.signed()).collect();
+        norms.push(bind_guarded("hn", hn));
+        norms.push(bind("gain", case.floats(&gain)));
+        let sums = case.guarded(&poison(p.n_cols * sums_stride), POISON, 0);
+        norms.push(bind_guarded("sums_out", sums));
+    }
     let per = if p.shard == 0 { p.rows } else { p.shard };
     for first in (0..p.rows).step_by(per) {
         let rows = per.min(p.rows - first);
@@ -117,19 +157,16 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
             x_stride: x_stride / 4,
             out_stride,
             n_cols: p.n_cols,
-            mode: p.mode as u32,
-            softcap: p.softcap,
+            mode: mode as u32,
+            softcap,
+            parts,
+            part_rows,
+            norm_n: 77,
+            eps: 1e-5,
         };
-        let cut = Cut {
-            kernel: p.kernel,
-            columns: p.columns,
-            x: match p.x {
-                X::Spread if !caps.spread() => X::Uniform,
-                x => x,
-            },
-        };
-        let (shader, grid) = product::shader(&caps, m.ty.shader, cut, rows as u32);
-        let binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];
+        let (shader, grid) = product::shader(&caps, m.ty.shader, cut, p.ends, rows as u32);
+        let mut binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];
+        binds.extend(norms.iter().cloned());
         case.step(shader, params, binds, grid);
     }
     case
@@ -166,14 +203,26 @@ pub fn get_rows(caps: &Caps, p: &GetRows, r: &mut Rng) -> Case {
         tex_shift: shift,
         out_stride: out_stride / 4,
         scale: p.scale,
+        parts: nb.div_ceil(4),
     };
-    let slots = vec![("quant", m.ty.shader), caps.weights()];
+    let mut slots = vec![("quant", m.ty.shader), caps.weights()];
+    let mut binds = vec![bind("w", w), bind("cols", batch), bind_guarded("out", out)];
+    if p.norm {
+        let gain: Vec<f32> = (0..32 * nb).map(|_| r.signed()).collect();
+        let hn = case.guarded(&poison((cols + 1) * out_stride), POISON, 0);
+        let sums = poison((cols + 1) * 4 * nb.div_ceil(4).next_multiple_of(16));
+        binds.push(bind_guarded("hn", hn));
+        binds.push(bind("gain", case.floats(&gain)));
+        binds.push(bind_guarded("sums_out", case.guarded(&sums, POISON, 0)));
+        slots.push(("embed", "slots/embed_norm.wgsl"));
+    } else {
+        slots.push(("embed", "slots/embed_plain.wgsl"));
+    }
     let shader = Shader {
         kernel: "get_rows",
         slots,
         overrides: vec![("WG", 32)],
     };
-    let binds = vec![bind("w", w), bind("cols", batch), bind_guarded("out", out)];
     case.step(
         shader,
         params,

@@ -47,6 +47,7 @@ impl Scheduler {
     /// A scheduler with all slots free.
     pub fn new(program: Arc<GpuProgram>) -> Result<Scheduler> {
         let sizes = program.program.sizes;
+        program.use_pages(0, true);
         let ring = u64::from(sizes.slots * RING_LEN) * 4;
         let new = |name| Staging::new(&program.gpu, name, ring);
         let staging = Arc::new([new("ring copy 0")?, new("ring copy 1")?]);
@@ -133,27 +134,6 @@ impl Scheduler {
         }
         let active = self.slots.iter().filter(|s| s.active);
         active.map(|s| context - s.position).min().unwrap_or(0)
-    }
-
-    /// Runs all plans once with nothing to do, so that drivers compile now and not at the first token.
-    pub fn warm_up(&mut self) -> Result<()> {
-        let p = self.program.clone();
-        p.write(p.program.io.prompt_cols, 0, &[0; 8]);
-        p.write(p.program.io.prompt_rows, 0, &[u32::MAX]);
-        let one = Batch { cols: 1, kv_len: 1 };
-        for which in [Which::PrefillLast, Which::Decode] {
-            let batch = if which == Which::Decode {
-                Batch {
-                    cols: self.sizes.slots,
-                    ..one
-                }
-            } else {
-                one
-            };
-            p.gpu
-                .submit(p.record(which, std::iter::once(batch), |_| ()));
-        }
-        p.gpu.wait()
     }
 
     /// Feeds tokens to positions `start..` of a slot, chunk by chunk. `interrupted` is asked before
@@ -260,6 +240,7 @@ impl Scheduler {
     pub fn reserve(&mut self, slot: u32, positions: u32) {
         let row = slot * self.sizes.pages_per_slot;
         for (i, page) in self.pages.reserve(slot, positions.min(self.sizes.context)) {
+            self.program.use_pages(page + 1, false);
             self.write(
                 self.program.program.io.pages,
                 u64::from(row + i) * 4,

@@ -169,6 +169,19 @@ impl Gguf {
     pub fn data(&self, t: &TensorInfo) -> &[u8] {
         &self.0.files[t.part][t.start as usize..(t.start + t.bytes) as usize]
     }
+
+    /// Tells the system that bytes of one of this file's tensors will not be read soon.
+    pub fn release(&self, t: &TensorInfo, bytes: std::ops::Range<usize>) {
+        let start = t.start as usize;
+        self.0.files[t.part].release(start + bytes.start..start + bytes.end);
+    }
+
+    /// Tells the system that the whole file will not be read soon.
+    pub fn release_all(&self) {
+        for file in &self.0.files {
+            file.release(0..file.len());
+        }
+    }
 }
 
 impl fmt::Debug for Gguf {

@@ -16,7 +16,10 @@ use tokstep::model::Model;
 use tokstep::{Engine, EngineOptions, GenerateOptions, Result, models};
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let args: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|a| a != "--bench")
+        .collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
         ["plain", path] => plain(Path::new(path)),
@@ -94,7 +97,10 @@ fn load(path: &Path, context: Option<u32>) -> Result<()> {
     println!("peak {:.1}", peak_mib());
     if let Some(((wall, cpu), (wall_end, cpu_end))) = span {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        println!("busy {:.1}", 100.0 * (cpu_end - cpu) / (wall_end - wall) / cores);
+        println!(
+            "busy {:.1}",
+            100.0 * (cpu_end - cpu) / (wall_end - wall) / cores
+        );
     }
     Ok(())
 }
@@ -158,7 +164,10 @@ fn compare(args: &[&str]) -> Result<()> {
         let value = median(name);
         println!("{what:36}{value:8.1} ms  {:5.2} x plain", value / plain);
     }
-    println!("cores busy while repacking          {:8.1} %", median("busy"));
+    println!(
+        "cores busy while repacking          {:8.1} %",
+        median("busy")
+    );
     let (peak, driver) = (median("peak"), median("driver"));
     for (what, value) in [
         ("peak resident memory", peak),

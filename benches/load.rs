@@ -4,6 +4,7 @@
 //! `cargo bench --bench load -- [MODEL.gguf [RUNS [CONTEXT]]]`; SmolLM2 out of the cache, 7 runs, and the
 //! model's context without.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -46,6 +47,7 @@ fn plain(path: &Path) -> Result<()> {
         std::mem::forget(out); // a load keeps it, too
     }
     println!("plain {:.1}", ms(start));
+    println!("plain-cpu {:.1}", cpu_ms());
     Ok(())
 }
 
@@ -66,15 +68,15 @@ fn load(path: &Path, context: Option<u32>) -> Result<()> {
         cache: models::pipelines_dir().ok(),
         ..EngineOptions::default()
     };
-    // While weights are repacked: (wall, CPU) at the first piece and at the last.
+    // While weights are repacked: wall time and that of the threads, at the first piece and the last.
     let mut span = None;
     let engine = Engine::load(path, &options, &mut |stage| {
         if let LoadStage::Weights { .. } = stage {
-            let now = (ms(start), cpu_ms());
-            span = Some((span.map_or(now, |(first, _)| first), now));
+            let now = (ms(start), threads_ms());
+            span = Some((span.take().map_or(now.clone(), |(first, _)| first), now));
         }
     })?;
-    let loaded = ms(start);
+    let (loaded, loaded_cpu) = (ms(start), cpu_ms());
     let mut session = engine.session()?;
     session.prefill(&[1])?;
     let one = GenerateOptions {
@@ -93,14 +95,17 @@ fn load(path: &Path, context: Option<u32>) -> Result<()> {
     println!("weights {:.1}", device.weights_ms);
     println!("compile {:.1}", device.compile_ms);
     println!("warm-up {:.1}", device.warm_up_ms);
+    println!("load-cpu {loaded_cpu:.1}");
     println!("cpu {:.1}", cpu_ms());
     println!("peak {:.1}", peak_mib());
-    if let Some(((wall, cpu), (wall_end, cpu_end))) = span {
+    if let Some(((wall, then), (wall_end, now))) = span {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        println!(
-            "busy {:.1}",
-            100.0 * (cpu_end - cpu) / (wall_end - wall) / cores
-        );
+        let spent = |i: usize| -> f64 {
+            let of = |(id, t): (&u32, &[f64; 2])| t[i] - then.get(id).map_or(0.0, |t| t[i]);
+            now.iter().map(of).sum::<f64>() / (wall_end - wall) / cores * 100.0
+        };
+        println!("busy {:.1}", spent(0));
+        println!("ready {:.1}", spent(0) + spent(1));
     }
     Ok(())
 }
@@ -148,8 +153,9 @@ fn compare(args: &[&str]) -> Result<()> {
     };
     let file = std::fs::metadata(&path).map_or(0.0, |m| m.len() as f64) / f64::from(1 << 20);
     println!("{path_text}, {file:.1} MiB, context {context}, medians of {runs}");
-    let plain = median("plain");
+    let (plain, plain_cpu) = (median("plain"), median("plain-cpu"));
     println!("plain read and repack on all cores  {plain:8.1} ms");
+    println!("  its CPU time                      {plain_cpu:8.1} ms");
     for (name, what) in [
         ("open", "  file read, device opened, planned"),
         ("weights", "  weights on the device after that"),
@@ -159,15 +165,23 @@ fn compare(args: &[&str]) -> Result<()> {
         ("load", "loaded"),
         ("token", "a prompt of one token"),
         ("first", "first token, load included"),
-        ("cpu", "CPU time of all"),
     ] {
         let value = median(name);
         println!("{what:36}{value:8.1} ms  {:5.2} x plain", value / plain);
     }
-    println!(
-        "cores busy while repacking          {:8.1} %",
-        median("busy")
-    );
+    for (name, what) in [
+        ("load-cpu", "CPU time until loaded"),
+        ("cpu", "  until the first token"),
+    ] {
+        let value = median(name);
+        println!(
+            "{what:36}{value:8.1} ms  {:5.2} x plain's",
+            value / plain_cpu
+        );
+    }
+    let (busy, ready) = (median("busy"), median("ready"));
+    println!("cores busy while repacking          {busy:8.1} %");
+    println!("  threads that run or could run     {ready:8.1} %, of one for each core");
     let (peak, driver) = (median("peak"), median("driver"));
     for (what, value) in [
         ("peak resident memory", peak),
@@ -213,6 +227,18 @@ fn cpu_ms() -> f64 {
     let ticks: Option<Vec<f64>> = ticks.map(|t| t.parse().ok()).collect();
     let ticks = ticks.filter(|t| t.len() == 2);
     ticks.map_or(f64::NAN, |t| 10.0 * (t[0] + t[1]))
+}
+
+/// Milliseconds each living thread has run, and has waited for a core while it could have run.
+fn threads_ms() -> HashMap<u32, [f64; 2]> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let of = |t: std::fs::DirEntry| {
+        let id = t.file_name().to_str()?.parse().ok()?;
+        let text = std::fs::read_to_string(t.path().join("schedstat")).ok()?;
+        let mut ns = text.split(' ').map(|n| n.parse::<f64>().unwrap_or(0.0));
+        Some((id, [ns.next()? / 1e6, ns.next()? / 1e6]))
+    };
+    threads.flatten().filter_map(of).collect()
 }
 
 /// Most memory this process had resident, in MiB; not a number where there is no /proc.

@@ -33,7 +33,7 @@ impl Bpe {
         let mut merges = merges(g)?;
         let model = match build(&merges) {
             Ok(model) => model,
-            // Asking each merge first takes a fifth longer, and nearly every file is whole.
+            // Asking for each merge first would take all files longer for the sake of a few.
             Err(_) => {
                 keep_known(&mut merges, &pieces(vocab));
                 build(&merges).map_err(fault)?

@@ -240,13 +240,19 @@ impl Scheduler {
     pub fn reserve(&mut self, slot: u32, positions: u32) {
         let row = slot * self.sizes.pages_per_slot;
         for (i, page) in self.pages.reserve(slot, positions.min(self.sizes.context)) {
-            self.program.use_pages(page + 1, false);
             self.write(
                 self.program.program.io.pages,
                 u64::from(row + i) * 4,
                 &[page],
             );
         }
+    }
+
+    /// [`Scheduler::reserve`], for work that is recorded next: what it reads and writes gets bound.
+    fn occupy(&mut self, slot: u32, positions: u32) {
+        self.reserve(slot, positions);
+        let pages = self.pages.end(slot, positions);
+        self.program.use_pages(pages, false);
     }
 
     /// Forgets what a slot holds behind its first `positions`.
@@ -289,7 +295,7 @@ impl Scheduler {
         };
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
-                self.reserve(slot, self.slots[slot as usize].position + steps);
+                self.occupy(slot, self.slots[slot as usize].position + steps);
             }
         }
         if let Some(v) = &mut self.verifier {
@@ -353,7 +359,7 @@ impl Scheduler {
         );
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
-                self.reserve(slot, self.slots[slot as usize].position + 1);
+                self.occupy(slot, self.slots[slot as usize].position + 1);
                 self.slots[slot as usize].position += 1;
                 self.slots[slot as usize].count += 1;
             }
@@ -416,7 +422,7 @@ impl Scheduler {
             n > 0 && start + n <= self.sizes.context,
             "a chunk outside the context"
         );
-        self.reserve(slot, start + n);
+        self.occupy(slot, start + n);
         let mut cols = vec![n, n - 1, 0, 0];
         for (i, id) in ids.iter().enumerate() {
             cols.extend([*id, start + i as u32, slot, 1]);

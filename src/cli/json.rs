@@ -25,6 +25,7 @@ pub struct Answer {
 #[derive(Serialize)]
 pub struct Timings {
     load_ms: f64,
+    load: Load,
     prefill_ms: f64,
     ttft_ms: f64,
     decode_ms: f64,
@@ -32,10 +33,34 @@ pub struct Timings {
     predicted_per_second: f64,
 }
 
+/// Parts of the load, in milliseconds. They run side by side and add up to more than the whole.
+#[derive(Serialize)]
+pub struct Load {
+    open_ms: f64,
+    tokenizer_ms: f64,
+    weights_ms: f64,
+    compile_ms: f64,
+    warm_up_ms: f64,
+}
+
+impl Load {
+    pub fn new(info: &EngineInfo) -> Load {
+        let (load, device) = (&info.load, &info.load.device);
+        Load {
+            open_ms: load.open_ms,
+            tokenizer_ms: load.tokenizer_ms,
+            weights_ms: device.weights_ms,
+            compile_ms: device.compile_ms,
+            warm_up_ms: device.warm_up_ms,
+        }
+    }
+}
+
 impl Timings {
     pub fn new(info: &EngineInfo, stats: &Stats) -> Timings {
         Timings {
             load_ms: info.load_ms,
+            load: Load::new(info),
             prefill_ms: stats.prefill_ms,
             ttft_ms: stats.ttft_ms,
             decode_ms: stats.decode_ms,

@@ -36,6 +36,8 @@ pub fn path(model: &str) -> Result<PathBuf> {
 pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
     let options = EngineOptions {
         device: args.device.clone(),
+        // Without a home folder nothing is kept, which only costs time.
+        cache: models::pipelines_dir().ok(),
         ..options
     };
     let path = path(&args.model)?;
@@ -47,11 +49,18 @@ pub fn under_bars(
     load: impl FnOnce(&mut dyn FnMut(LoadStage)) -> Result<Engine>,
 ) -> Result<Engine> {
     let mut bar: Option<indicatif::ProgressBar> = None;
+    let mut weights_left = true;
     let engine = load(&mut |stage| {
         let (what, done, total) = match stage {
             LoadStage::Weights { done, total } => ("weights", done, total),
             LoadStage::Pipelines { done, total } => ("pipelines", done.into(), total.into()),
         };
+        // Both go on side by side; the bar shows the weights until they are there.
+        match stage {
+            LoadStage::Weights { done, total } => weights_left = done < total,
+            LoadStage::Pipelines { .. } if weights_left => return,
+            LoadStage::Pipelines { .. } => (),
+        }
         if bar.as_ref().is_none_or(|b| b.message() != what) {
             bar.take().inspect(|b| b.finish_and_clear());
             bar = Some(match stage {
@@ -70,6 +79,15 @@ pub fn under_bars(
         info.device,
         info.context,
         info.load_ms
+    );
+    let (load, device) = (&info.load, &info.load.device);
+    tracing::info!(
+        "side by side: opened after {:.0} ms, tokenizer {:.0} ms, weights {:.0} ms, pipelines {:.0} ms; then warm-up {:.0} ms",
+        load.open_ms,
+        load.tokenizer_ms,
+        device.weights_ms,
+        device.compile_ms,
+        device.warm_up_ms,
     );
     if info.context > info.model_context {
         tracing::warn!(

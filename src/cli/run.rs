@@ -102,9 +102,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
         ));
     }
     tracing::info!(
-        "{} prompt tokens, {:.2} tok/s; {} tokens, {:.2} tok/s; ended by {}",
+        "{} prompt tokens, {:.2} tok/s; first token after {:.0} ms; {} tokens, {:.2} tok/s; ended by {}",
         ids.len(),
         json::prompt_rate(&stats),
+        stats.ttft_ms,
         stats.tokens,
         json::decode_rate(&stats),
         stop.name(),

@@ -1,7 +1,7 @@
 //! What a loaded engine can say of itself, and what a context costs.
 
 use crate::gguf::Gguf;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, LoadTimes};
 use crate::model::Model;
 use crate::plan::{Pool, Program, sizes};
 
@@ -38,6 +38,19 @@ pub struct EngineInfo {
     pub matrix_bytes: u64,
     /// Milliseconds from opening the file to the end of the warm-up.
     pub load_ms: f64,
+    /// The parts of it.
+    pub load: Load,
+}
+
+/// Milliseconds of the parts of a load. Parts run side by side, so they add up to more than the whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// Until the file was read, the device opened and the plan made.
+    pub open_ms: f64,
+    /// Tokenizer and chat template.
+    pub tokenizer_ms: f64,
+    /// Weights, pipelines, warm-up.
+    pub device: LoadTimes,
 }
 
 /// Bytes by pool.
@@ -112,5 +125,6 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         memory: Memory::of(p),
         matrix_bytes: m.weights.matrices().iter().map(|m| m.file_bytes()).sum(),
         load_ms: 0.0,
+        load: Load::default(),
     }
 }

@@ -1,7 +1,8 @@
-//! Loading: file, tokenizer, device, plan, upload, warm-up.
+//! Loading: file, device, plan, upload and pipelines with a first dispatch, the tokenizer beside it.
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub prefill_chunk: Option<u32>,
     /// Compare every step with its CPU twin (slow).
     pub verify: bool,
+    /// Folder in which compiled pipelines are kept for the next load; `None`: they are not kept.
+    pub cache: Option<PathBuf>,
     /// Changes what the engine believes of the device, to try other kernel variants.
     pub adjust: Option<fn(&mut Caps)>,
 }
@@ -46,6 +49,7 @@ impl Default for EngineOptions {
             steps_per_submit: 8,
             prefill_chunk: None,
             verify: false,
+            cache: None,
             adjust: None,
         }
     }
@@ -98,42 +102,33 @@ impl Engine {
         o: &EngineOptions,
         progress: &mut dyn FnMut(LoadStage),
     ) -> Result<Engine> {
+        let ms = |from: Instant| from.elapsed().as_secs_f64() * 1e3;
         let model = Model::from_gguf(gguf)?;
-        let tokenizer = Tokenizer::from_gguf(gguf)?;
-        if tokenizer.n_vocab() > model.hyper.n_vocab as usize {
-            return Err(Error::VocabTooLarge {
-                path: gguf.path().to_path_buf(),
-                tokens: tokenizer.n_vocab(),
-                rows: model.hyper.n_vocab,
-            });
-        }
-        let template = ChatTemplate::from_gguf(gguf)?;
-        let mut gpu = Gpu::open(o.device.as_deref())?;
-        if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
-            adjust(&mut gpu.caps);
-        }
-        let wish = Wish {
-            context: o.context,
-            slots: o.slots,
-            chunk: o.prefill_chunk,
-        };
-        let program = fitting(&model, &gpu.caps, gpu.memory, wish)?;
-        let mut info = info::describe(gguf, &model, &gpu, &program);
-        let total = info.matrix_bytes;
-        let mut done = 0;
-        let program = GpuProgram::load(gpu.clone(), program, &mut |l| match l {
-            Loading::Weights(n) => {
-                done += n;
-                progress(LoadStage::Weights { done, total });
+        // The tokenizer is work for one core, which no later step waits for.
+        let text = || {
+            let start = Instant::now();
+            let tokenizer = Tokenizer::from_gguf(gguf)?;
+            if tokenizer.n_vocab() > model.hyper.n_vocab as usize {
+                return Err(Error::VocabTooLarge {
+                    path: gguf.path().to_path_buf(),
+                    tokens: tokenizer.n_vocab(),
+                    rows: model.hyper.n_vocab,
+                });
             }
-            Loading::Steps(done, total) => progress(LoadStage::Pipelines { done, total }),
-        })?;
-        let mut scheduler = Scheduler::new(Arc::new(program))?;
-        scheduler.warm_up()?;
-        if o.verify {
-            scheduler.verify()?;
-        }
-        info.load_ms = start.elapsed().as_secs_f64() * 1e3;
+            Ok((tokenizer, ChatTemplate::from_gguf(gguf)?, ms(start)))
+        };
+        let (text, loaded) = std::thread::scope(|s| {
+            let text = s.spawn(text);
+            let loaded = on_device(gguf, &model, o, start, progress);
+            let text = text.join();
+            (text.unwrap_or_else(|e| resume_unwind(e)), loaded)
+        });
+        // The file is at fault before the device is.
+        let (tokenizer, template, tokenizer_ms) = text?;
+        let (gpu, scheduler, mut info) = loaded?;
+        gguf.release_all();
+        info.load.tokenizer_ms = tokenizer_ms;
+        info.load_ms = ms(start);
         Ok(Engine {
             scheduler: RefCell::new(scheduler),
             options: o.clone(),
@@ -226,6 +221,43 @@ impl Engine {
     pub fn copy_bandwidth(&self) -> Result<f64> {
         self.gpu.copy_bandwidth(64 << 20)
     }
+}
+
+/// The part of a load that needs the device.
+fn on_device(
+    gguf: &Gguf,
+    model: &Model,
+    o: &EngineOptions,
+    start: Instant,
+    progress: &mut dyn FnMut(LoadStage),
+) -> Result<(Arc<Gpu>, Scheduler, EngineInfo)> {
+    let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
+    if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
+        adjust(&mut gpu.caps);
+    }
+    let wish = Wish {
+        context: o.context,
+        slots: o.slots,
+        chunk: o.prefill_chunk,
+    };
+    let program = fitting(model, &gpu.caps, gpu.memory, wish)?;
+    let mut info = info::describe(gguf, model, &gpu, &program);
+    info.load.open_ms = start.elapsed().as_secs_f64() * 1e3;
+    let total = info.matrix_bytes;
+    let mut done = 0;
+    let program = GpuProgram::load_warm(gpu.clone(), program, &mut |l| match l {
+        Loading::Weights(n) => {
+            done += n;
+            progress(LoadStage::Weights { done, total });
+        }
+        Loading::Steps(done, total) => progress(LoadStage::Pipelines { done, total }),
+    })?;
+    info.load.device = program.times;
+    let mut scheduler = Scheduler::new(Arc::new(program))?;
+    if o.verify {
+        scheduler.verify()?;
+    }
+    Ok((gpu, scheduler, info))
 }
 
 /// The program for a wish. A context that nobody asked for is halved until all fits into `memory`

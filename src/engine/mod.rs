@@ -12,7 +12,7 @@ mod stop;
 mod verify;
 
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
-pub use info::{EngineInfo, Memory};
+pub use info::{EngineInfo, Load, Memory};
 pub use load::{Engine, EngineOptions, LoadStage};
 pub use scheduler::{NOT_FINITE, Scheduler};
 pub use session::Session;

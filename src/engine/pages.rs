@@ -37,6 +37,13 @@ impl Pages {
         new
     }
 
+    /// The page behind the last of those that hold the first `positions` of a slot.
+    pub fn end(&self, slot: u32, positions: u32) -> u32 {
+        let used = positions.div_ceil(PAGE_LEN) as usize;
+        let pages = self.held[slot as usize].iter().take(used);
+        pages.max().map_or(0, |page| page + 1)
+    }
+
     /// Gives back what lies wholly behind the first `positions` of a slot.
     pub fn release(&mut self, slot: u32, positions: u32) {
         let keep = positions.div_ceil(PAGE_LEN) as usize;
@@ -57,6 +64,8 @@ mod tests {
         assert_eq!(p.reserve(0, 1), [(0, 0)]);
         assert_eq!(p.reserve(1, PAGE_LEN + 1), [(0, 1), (1, 2)]);
         assert_eq!(p.reserve(0, PAGE_LEN), []);
+        assert_eq!((p.end(1, PAGE_LEN), p.end(1, PAGE_LEN + 1)), (2, 3));
+        assert_eq!((p.end(1, 0), p.end(0, u32::MAX)), (0, 1));
         p.release(1, PAGE_LEN);
         assert_eq!(p.reserve(0, 2 * PAGE_LEN), [(1, 2)]);
         p.release(0, 0);

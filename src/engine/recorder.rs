@@ -44,7 +44,8 @@ pub struct Recorder {
     tape: Tape,
     jobs: Option<Sender<Job>>,
     done: Receiver<Commands>,
-    asked: Option<Job>,
+    /// The job, and how much of the KV cache its commands bind.
+    asked: Option<(Job, usize)>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -74,8 +75,9 @@ impl Recorder {
 
     /// Asks for a job ahead of time.
     pub fn ask(&mut self, job: Job) {
+        let asked = (job, self.tape.program.rung());
         if self.asked.is_none() && self.jobs.as_ref().is_some_and(|j| j.send(job).is_ok()) {
-            self.asked = Some(job);
+            self.asked = Some(asked);
         }
     }
 
@@ -83,7 +85,7 @@ impl Recorder {
     pub fn take(&mut self, job: Job) -> Commands {
         if let Some(asked) = self.asked.take()
             && let Ok(commands) = self.done.recv()
-            && asked == job
+            && asked == (job, self.tape.program.rung())
         {
             return commands;
         }

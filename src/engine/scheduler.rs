@@ -47,6 +47,7 @@ impl Scheduler {
     /// A scheduler with all slots free.
     pub fn new(program: Arc<GpuProgram>) -> Result<Scheduler> {
         let sizes = program.program.sizes;
+        program.use_pages(0, true);
         let ring = u64::from(sizes.slots * RING_LEN) * 4;
         let new = |name| Staging::new(&program.gpu, name, ring);
         let staging = Arc::new([new("ring copy 0")?, new("ring copy 1")?]);
@@ -133,27 +134,6 @@ impl Scheduler {
         }
         let active = self.slots.iter().filter(|s| s.active);
         active.map(|s| context - s.position).min().unwrap_or(0)
-    }
-
-    /// Runs all plans once with nothing to do, so that drivers compile now and not at the first token.
-    pub fn warm_up(&mut self) -> Result<()> {
-        let p = self.program.clone();
-        p.write(p.program.io.prompt_cols, 0, &[0; 8]);
-        p.write(p.program.io.prompt_rows, 0, &[u32::MAX]);
-        let one = Batch { cols: 1, kv_len: 1 };
-        for which in [Which::PrefillLast, Which::Decode] {
-            let batch = if which == Which::Decode {
-                Batch {
-                    cols: self.sizes.slots,
-                    ..one
-                }
-            } else {
-                one
-            };
-            p.gpu
-                .submit(p.record(which, std::iter::once(batch), |_| ()));
-        }
-        p.gpu.wait()
     }
 
     /// Feeds tokens to positions `start..` of a slot, chunk by chunk. `interrupted` is asked before
@@ -268,6 +248,13 @@ impl Scheduler {
         }
     }
 
+    /// [`Scheduler::reserve`], for work that is recorded next: what it reads and writes gets bound.
+    fn occupy(&mut self, slot: u32, positions: u32) {
+        self.reserve(slot, positions);
+        let pages = self.pages.end(slot, positions);
+        self.program.use_pages(pages, false);
+    }
+
     /// Forgets what a slot holds behind its first `positions`.
     pub fn truncate(&mut self, slot: u32, positions: u32) {
         self.deactivate(slot);
@@ -308,7 +295,7 @@ impl Scheduler {
         };
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
-                self.reserve(slot, self.slots[slot as usize].position + steps);
+                self.occupy(slot, self.slots[slot as usize].position + steps);
             }
         }
         if let Some(v) = &mut self.verifier {
@@ -372,7 +359,7 @@ impl Scheduler {
         );
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
-                self.reserve(slot, self.slots[slot as usize].position + 1);
+                self.occupy(slot, self.slots[slot as usize].position + 1);
                 self.slots[slot as usize].position += 1;
                 self.slots[slot as usize].count += 1;
             }
@@ -435,7 +422,7 @@ impl Scheduler {
             n > 0 && start + n <= self.sizes.context,
             "a chunk outside the context"
         );
-        self.reserve(slot, start + n);
+        self.occupy(slot, start + n);
         let mut cols = vec![n, n - 1, 0, 0];
         for (i, id) in ids.iter().enumerate() {
             cols.extend([*id, start + i as u32, slot, 1]);

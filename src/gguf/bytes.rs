@@ -46,6 +46,28 @@ impl Bytes {
     }
 }
 
+impl Bytes {
+    /// Tells the system that a part will not be read soon, so that it no longer counts as this
+    /// process's memory. Reading it again brings it back. A hint: where it is not heard, nothing is lost.
+    pub(crate) fn release(&self, part: std::ops::Range<usize>) {
+        #[cfg(unix)]
+        if let Storage::Map(map) = &*self.0 {
+            let len = part.end.min(map.len()).saturating_sub(part.start);
+            // SAFETY: the pages are read-only and backed by the file, never written: dropping them
+            // loses nothing, and whoever still holds a slice of them reads the same bytes again.
+            #[allow(unsafe_code)]
+            let told = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, len)
+            };
+            if let Err(e) = told {
+                tracing::debug!("pages of a model file are not given back: {e}");
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = part;
+    }
+}
+
 impl From<Vec<u8>> for Bytes {
     fn from(bytes: Vec<u8>) -> Bytes {
         Bytes(Arc::new(Storage::Owned(bytes)))

@@ -212,6 +212,19 @@ impl Gguf {
         let r = t.period().map_or(r, |period| r % period);
         &self.data(t)[r * bytes..][..bytes]
     }
+
+    /// Tells the system that bytes of one of this file's tensors will not be read soon.
+    pub fn release(&self, t: &TensorInfo, bytes: std::ops::Range<usize>) {
+        let start = t.start as usize;
+        self.0.files[t.part].release(start + bytes.start..start + bytes.end);
+    }
+
+    /// Tells the system that the whole file will not be read soon.
+    pub fn release_all(&self) {
+        for file in &self.0.files {
+            file.release(0..file.len());
+        }
+    }
 }
 
 impl fmt::Debug for Gguf {

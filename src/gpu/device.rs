@@ -1,9 +1,11 @@
 //! One opened device and its queue, and a count of everything we ask of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::cache::Cache;
 use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::{Error, Result};
@@ -51,6 +53,7 @@ pub(super) fn add(c: &AtomicU64, n: u64) {
 pub struct Gpu {
     pub(super) device: wgpu::Device,
     pub(super) queue: wgpu::Queue,
+    pub(super) cache: Cache,
     /// Name of the adapter.
     pub name: String,
     /// Backend: `vulkan`, `metal`, `dx12`.
@@ -69,12 +72,19 @@ impl Gpu {
     /// Opens the adapter asked for (number or part of a name), or the best there is, with all it
     /// can do.
     pub fn open(wish: Option<&str>) -> Result<Arc<Gpu>> {
+        Gpu::open_cached(wish, None)
+    }
+
+    /// [`Gpu::open`], with a folder in which compiled pipelines are kept.
+    pub fn open_cached(wish: Option<&str>, dir: Option<&Path>) -> Result<Arc<Gpu>> {
         let instance = adapters::instance();
         let all = adapters::list(&instance);
         let adapter = &all[adapters::pick(&all, wish)?];
         let (info, limits) = (adapter.get_info(), adapter.limits());
-        let features =
-            adapter.features() & (wgpu::Features::SUBGROUP | wgpu::Features::TIMESTAMP_QUERY);
+        let features = adapter.features()
+            & (wgpu::Features::SUBGROUP
+                | wgpu::Features::TIMESTAMP_QUERY
+                | wgpu::Features::PIPELINE_CACHE);
         let desc = wgpu::DeviceDescriptor {
             label: Some("tokstep"),
             required_features: features,
@@ -107,6 +117,7 @@ impl Gpu {
             max_lanes: limits.max_compute_invocations_per_workgroup,
         };
         Ok(Arc::new(Gpu {
+            cache: Cache::open(&device, &info, dir),
             device,
             queue,
             name: info.name,
@@ -176,16 +187,25 @@ impl Gpu {
 
     /// Waits until everything submitted is done.
     pub fn wait(&self) -> Result<()> {
+        self.wait_for(None)
+    }
+
+    /// Waits until a submission is done; `None`: all of them.
+    pub(super) fn wait_for(&self, submission_index: Option<wgpu::SubmissionIndex>) -> Result<()> {
         let wait = wgpu::PollType::Wait {
-            submission_index: None,
+            submission_index,
             timeout: Some(TIMEOUT),
         };
         match self.device.poll(wait) {
             Ok(_) => Ok(()),
-            Err(e) => Err(Error::DeviceStuck {
-                device: self.name.clone(),
-                reason: e.to_string(),
-            }),
+            Err(e) => Err(self.stuck(e.to_string())),
+        }
+    }
+
+    pub(super) fn stuck(&self, reason: String) -> Error {
+        Error::DeviceStuck {
+            device: self.name.clone(),
+            reason,
         }
     }
 }

@@ -2,8 +2,10 @@
 //! and the recording of plans into command buffers. It knows plans and repacked rows, no file.
 
 pub mod adapters;
+mod cache;
 mod copy;
 mod device;
+mod make;
 mod memory;
 mod pipelines;
 mod profile;
@@ -16,7 +18,7 @@ mod upload;
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
 pub use profile::StepTime;
-pub use program::{GpuProgram, Loading};
+pub use program::{GpuProgram, LoadTimes, Loading};
 pub use read::Staging;
 
 /// Recorded work, ready to be submitted once. The engine hands these around without naming wgpu.

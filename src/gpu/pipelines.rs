@@ -1,7 +1,9 @@
-//! Pipelines by shader identity. Each is made inside an error scope that names it; a compile error
-//! points at the file and line a person edits.
+//! Pipelines by shader identity, made on all cores. Each is made inside an error scope that names
+//! it; a compile error points at the file and line a person edits.
 
 use std::collections::HashMap;
+
+use rayon::prelude::*;
 
 use super::device::{Gpu, add};
 use super::trusted;
@@ -17,21 +19,31 @@ pub struct Pipeline {
 }
 
 /// All pipelines of a program.
-#[derive(Default)]
 pub struct Pipelines {
-    made: HashMap<Shader, usize>,
+    numbers: HashMap<Shader, usize>,
     all: Vec<Pipeline>,
 }
 
 impl Pipelines {
-    /// The pipeline of a shader, made on first use; its number.
-    pub fn get(&mut self, gpu: &Gpu, shader: &Shader) -> Result<usize> {
-        if let Some(i) = self.made.get(shader) {
-            return Ok(*i);
+    /// Makes the pipeline of every shader once, however often it is named.
+    pub fn make<'a>(gpu: &Gpu, shaders: impl Iterator<Item = &'a Shader>) -> Result<Pipelines> {
+        let (mut numbers, mut distinct) = (HashMap::new(), Vec::new());
+        for shader in shaders {
+            numbers.entry(shader.clone()).or_insert_with(|| {
+                distinct.push(shader);
+                distinct.len() - 1
+            });
         }
-        self.all.push(make(gpu, shader)?);
-        self.made.insert(shader.clone(), self.all.len() - 1);
-        Ok(self.all.len() - 1)
+        let all = distinct.par_iter().map(|shader| make(gpu, shader));
+        Ok(Pipelines {
+            all: all.collect::<Result<Vec<_>>>()?,
+            numbers,
+        })
+    }
+
+    /// The number of a shader's pipeline.
+    pub fn number(&self, shader: &Shader) -> usize {
+        self.numbers[shader]
     }
 
     pub fn len(&self) -> usize {
@@ -76,29 +88,38 @@ fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
         })
         .collect();
     let label = shader.to_string();
-    let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
-    let module = trusted::module(&gpu.device, &label, &source.text);
     let constants: Vec<(&str, f64)> = shader
         .overrides
         .iter()
         .map(|(n, v)| (*n, f64::from(*v)))
         .collect();
-    let pipeline = gpu
-        .device
-        .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(&label),
-            layout: None,
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                constants: &constants,
-                zero_initialize_workgroup_memory: false,
-            },
-            cache: None,
-        });
-    if let Some(e) = pollster::block_on(scope.pop()) {
-        return Err(fail(0, e.to_string()));
-    }
+    let compile = |source: wgpu::ShaderSource<'_>| {
+        let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let module = trusted::module(&gpu.device, &label, source);
+        let pipeline = gpu
+            .device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(&label),
+                layout: None,
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &constants,
+                    zero_initialize_workgroup_memory: false,
+                },
+                cache: gpu.cache.get(),
+            });
+        match pollster::block_on(scope.pop()) {
+            None => Ok(pipeline),
+            Some(e) => Err(e.to_string()),
+        }
+    };
+    let parsed = wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(parsed));
+    let pipeline = compile(parsed).map_err(|e| {
+        // What was parsed has no text to show the place in; the text has.
+        let text = wgpu::ShaderSource::Wgsl(source.text.as_str().into());
+        fail(0, compile(text).err().unwrap_or(e))
+    })?;
     add(&gpu.counts.pipelines, 1);
     Ok(Pipeline {
         layout: pipeline.get_bind_group_layout(0),

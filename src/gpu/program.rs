@@ -2,13 +2,16 @@
 //! once at load. Recording a batch only sets them in order; nothing is allocated after load.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use super::device::{Gpu, add};
+use super::make::{Maker, rungs};
 use super::pipelines::Pipelines;
-use super::upload::upload;
+use super::repeat;
+use super::upload::{self, Event, Upload};
 use super::{Commands, Encoder};
-use crate::kernel::choose::UNIFORM_X;
-use crate::plan::{Batch, BufId, Buffer, Plan, Program, Step, Which};
+use crate::plan::{Batch, BufId, Buffer, Program, Step, Which};
 use crate::{Error, Result};
 
 /// A persistent resource.
@@ -26,14 +29,27 @@ pub enum Resource {
     },
 }
 
-struct GpuStep {
-    pipeline: usize,
-    group: wgpu::BindGroup,
+impl Resource {
+    /// Bytes that copies must be whole multiples of.
+    pub(super) fn line(&self) -> usize {
+        match self {
+            Resource::Buffer(_) => 16,
+            Resource::Texture { shift, .. } => 16 << shift,
+        }
+    }
 }
 
-struct GpuPlan {
-    body: Vec<GpuStep>,
-    tail: Vec<GpuStep>,
+/// A step ready to be recorded.
+pub struct GpuStep {
+    pub pipeline: usize,
+    /// One bind group; as many as there are [`rungs`] where it binds the KV cache.
+    pub groups: Vec<wgpu::BindGroup>,
+}
+
+/// The steps of a plan.
+pub struct GpuPlan {
+    pub body: Vec<GpuStep>,
+    pub tail: Vec<GpuStep>,
 }
 
 /// A loaded program.
@@ -45,6 +61,9 @@ pub struct GpuProgram {
     pub(super) resources: Vec<Resource>,
     pipelines: Pipelines,
     plans: [GpuPlan; 3],
+    rung: AtomicUsize,
+    /// How long the load took.
+    pub times: LoadTimes,
 }
 
 /// Progress of a load.
@@ -55,6 +74,17 @@ pub enum Loading {
     Steps(u32, u32),
 }
 
+/// Milliseconds of the parts of a load. Weights and pipelines are made side by side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadTimes {
+    /// Until all weights were repacked and on the device.
+    pub weights_ms: f64,
+    /// Until all pipelines were made and all steps bound.
+    pub compile_ms: f64,
+    /// The wait for the device to finish the first dispatch of every pipeline, after both of these.
+    pub warm_up_ms: f64,
+}
+
 impl GpuProgram {
     /// Allocates, uploads, compiles, binds.
     pub fn load(
@@ -62,47 +92,116 @@ impl GpuProgram {
         program: Program,
         progress: &mut dyn FnMut(Loading),
     ) -> Result<GpuProgram> {
+        Self::load_with(gpu, program, false, progress)
+    }
+
+    /// [`GpuProgram::load`], and a first dispatch of every pipeline that decoding and prompts use:
+    /// many drivers compile only then. It works on no column, so it changes nothing.
+    pub fn load_warm(
+        gpu: Arc<Gpu>,
+        program: Program,
+        progress: &mut dyn FnMut(Loading),
+    ) -> Result<GpuProgram> {
+        Self::load_with(gpu, program, true, progress)
+    }
+
+    fn load_with(
+        gpu: Arc<Gpu>,
+        program: Program,
+        warm: bool,
+        progress: &mut dyn FnMut(Loading),
+    ) -> Result<GpuProgram> {
+        let start = Instant::now();
+        let ms = || start.elapsed().as_secs_f64() * 1e3;
+        let mut times = LoadTimes::default();
         let resources = program
             .buffers
             .iter()
             .map(|b| resource(&gpu, b))
             .collect::<Result<Vec<_>>>()?;
-        for (b, r) in program.buffers.iter().zip(&resources) {
-            upload(&gpu, b, r, &mut |bytes| progress(Loading::Weights(bytes)))?;
-        }
-        let plans = [&program.decode, &program.prefill, &program.logits];
-        let total = plans.iter().map(|p| p.dispatches()).sum::<usize>();
-        let params = gpu.buffer(
-            "params",
-            total as u64 * 256,
-            wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
-        )?;
-        let mut maker = Maker {
-            gpu: &gpu,
-            resources: &resources,
-            params,
-            arena: Vec::with_capacity(total * 256),
-            pipelines: Pipelines::default(),
-        };
-        let mut made = Vec::new();
-        for plan in plans {
-            made.push(maker.plan(plan, &mut |n| progress(Loading::Steps(n, total as u32)))?);
-        }
-        gpu.queue.write_buffer(&maker.params, 0, &maker.arena);
-        let pipelines = maker.pipelines;
-        tracing::debug!(pipelines = pipelines.len(), steps = total, "plans bound");
-        let plans = made
-            .try_into()
-            .unwrap_or_else(|_| unreachable!("three plans"));
+        upload::constants(&gpu, &program.buffers, &resources);
+        repeat::upload(&gpu, &program.buffers, &resources, &mut |bytes| {
+            progress(Loading::Weights(bytes))
+        })?;
+        let maker = Maker::new(&gpu, &program, &resources)?;
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let pieces = upload::pieces(&program.buffers, &resources);
+        let upload = Upload::new(&gpu, &resources, pieces, workers);
+        // This thread hands pieces to the device and tells the progress; the others repack, and one
+        // makes pipelines, on all cores as well.
+        let (pipelines, plans) = std::thread::scope(|s| {
+            let (tell, told) = std::sync::mpsc::channel();
+            for _ in 0..workers {
+                let (upload, tell) = (&upload, tell.clone());
+                s.spawn(move || upload.work(&tell));
+            }
+            let compiling = s.spawn(|| {
+                let tell = tell; // gone with this thread
+                let made = maker.make(warm, &tell);
+                let _ = tell.send(Event::Compiled(made.is_ok()));
+                made.map(|made| (made, ms()))
+            });
+            let uploaded = upload.run(&told, progress);
+            times.weights_ms = ms();
+            upload.end(workers);
+            maker.stop.store(uploaded.is_err(), Ordering::Relaxed);
+            if !uploaded? {
+                for event in told {
+                    match event {
+                        Event::Bound(n, of) => progress(Loading::Steps(n, of)),
+                        Event::Compiled(_) => break,
+                        _ => (),
+                    }
+                }
+            }
+            let made = compiling
+                .join()
+                .unwrap_or_else(|e| std::panic::resume_unwind(e));
+            made.map(|(made, ms)| {
+                times.compile_ms = ms;
+                made
+            })
+        })?;
+        tracing::debug!(pipelines = pipelines.len(), "plans bound");
+        let before = ms();
         gpu.queue.submit([]);
         gpu.wait()?;
+        times.warm_up_ms = ms() - before;
+        gpu.cache.save();
         Ok(GpuProgram {
             gpu,
             program: Arc::new(program),
             resources,
             pipelines,
             plans,
+            rung: AtomicUsize::new(usize::MAX),
+            times,
         })
+    }
+
+    /// From now on commands are recorded for a KV cache of which only the first `pages` are in use, or
+    /// those that were before. What is bound is cleared before its first use, and a page that is
+    /// bound by nothing takes no memory on devices that share it with the host.
+    pub fn use_pages(&self, pages: u32, afresh: bool) {
+        let all = rungs(&self.program.sizes);
+        let rung = all
+            .iter()
+            .position(|n| *n >= pages)
+            .unwrap_or(all.len() - 1);
+        if afresh {
+            self.rung.store(rung, Ordering::Relaxed);
+        } else {
+            self.rung.fetch_max(rung, Ordering::Relaxed);
+        }
+    }
+
+    /// Which part of the KV cache commands are recorded for; commands for another cannot be used.
+    pub fn rung(&self) -> usize {
+        self.rung.load(Ordering::Relaxed)
+    }
+
+    fn group<'a>(&self, made: &'a GpuStep) -> &'a wgpu::BindGroup {
+        &made.groups[self.rung().min(made.groups.len() - 1)]
     }
 
     fn steps(&self, which: Which) -> impl Iterator<Item = (&Step, &GpuStep)> {
@@ -140,7 +239,7 @@ impl GpuProgram {
                     pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
                     set = made.pipeline;
                 }
-                pass.set_bind_group(0, &made.group, &[]);
+                pass.set_bind_group(0, self.group(made), &[]);
                 pass.dispatch_workgroups(x, y, z);
                 dispatches += 1;
             }
@@ -178,7 +277,7 @@ impl GpuProgram {
             timestamp_writes,
         });
         pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
-        pass.set_bind_group(0, &made.group, &[]);
+        pass.set_bind_group(0, self.group(made), &[]);
         pass.dispatch_workgroups(x, y, z);
         drop(pass);
         add(&self.gpu.counts.dispatches, 1);
@@ -244,108 +343,4 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
         | wgpu::BufferUsages::COPY_DST
         | wgpu::BufferUsages::COPY_SRC;
     Ok(Resource::Buffer(gpu.buffer(&b.name, b.bytes, usage)?))
-}
-
-/// Makes the steps of all plans; parameters of all steps share one uniform buffer.
-struct Maker<'a> {
-    gpu: &'a Gpu,
-    resources: &'a [Resource],
-    params: wgpu::Buffer,
-    arena: Vec<u8>,
-    pipelines: Pipelines,
-}
-
-impl Maker<'_> {
-    fn plan(&mut self, plan: &Plan, tick: &mut dyn FnMut(u32)) -> Result<GpuPlan> {
-        let mut list = |steps: &[Step]| {
-            steps
-                .iter()
-                .map(|s| {
-                    tick((self.arena.len() / 256) as u32);
-                    self.step(s)
-                })
-                .collect::<Result<Vec<_>>>()
-        };
-        Ok(GpuPlan {
-            body: list(&plan.body)?,
-            tail: list(&plan.tail)?,
-        })
-    }
-
-    fn step(&mut self, step: &Step) -> Result<GpuStep> {
-        let at = self.arena.len() as u64;
-        self.arena.extend(&step.params);
-        self.arena.resize(self.arena.len().next_multiple_of(256), 0);
-        let number = self.pipelines.get(self.gpu, &step.shader)?;
-        let pipeline = &self.pipelines[number];
-        let entries: Vec<wgpu::BindGroupEntry> = pipeline
-            .bindings
-            .iter()
-            .map(|(name, binding, uniform)| {
-                if name == "P" {
-                    return entry(
-                        *binding,
-                        &self.params,
-                        at,
-                        Some(step.params.len().next_multiple_of(16) as u64),
-                    );
-                }
-                let b = step.binds.iter().find(|b| b.name == name);
-                let b = b.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));
-                match &self.resources[b.buf] {
-                    Resource::Buffer(buffer) => entry(
-                        *binding,
-                        buffer,
-                        b.offset,
-                        uniform.then_some(u64::from(UNIFORM_X)),
-                    ),
-                    Resource::Texture { view, .. } => wgpu::BindGroupEntry {
-                        binding: *binding,
-                        resource: wgpu::BindingResource::TextureView(view),
-                    },
-                }
-            })
-            .collect();
-        let scope = self
-            .gpu
-            .device
-            .push_error_scope(wgpu::ErrorFilter::Validation);
-        let group = self
-            .gpu
-            .device
-            .create_bind_group(&wgpu::BindGroupDescriptor {
-                label: Some(&step.label),
-                layout: &pipeline.layout,
-                entries: &entries,
-            });
-        if let Some(e) = pollster::block_on(scope.pop()) {
-            return Err(Error::Bind {
-                step: step.label.clone(),
-                shader: step.shader.to_string(),
-                reason: e.to_string(),
-            });
-        }
-        add(&self.gpu.counts.bind_groups, 1);
-        Ok(GpuStep {
-            pipeline: number,
-            group,
-        })
-    }
-}
-
-fn entry(
-    binding: u32,
-    buffer: &wgpu::Buffer,
-    offset: u64,
-    size: Option<u64>,
-) -> wgpu::BindGroupEntry<'_> {
-    let size = size.and_then(std::num::NonZeroU64::new);
-    wgpu::BindGroupEntry {
-        binding,
-        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-            buffer,
-            offset,
-            size,
-        }),
-    }
 }

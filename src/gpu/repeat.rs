@@ -8,16 +8,45 @@ use wgpu::BufferUsages as Usage;
 use super::Encoder;
 use super::device::Gpu;
 use super::program::Resource;
-use super::upload::write;
 use crate::Result;
 use crate::model::Matrix;
+use crate::plan::{Buffer, Init};
 
 /// Bytes the device copies at a time; a longer period is copied whole.
 const COPY: u64 = 4 << 20;
 
+/// Fills all buffers whose matrix's rows repeat.
+pub fn upload(
+    gpu: &Gpu,
+    buffers: &[Buffer],
+    resources: &[Resource],
+    done: &mut dyn FnMut(u64),
+) -> Result<()> {
+    for (b, r) in buffers.iter().zip(resources) {
+        if let Init::Rows {
+            matrix,
+            first,
+            rows,
+        } = &b.init
+            && applies(b)
+        {
+            upload_rows(gpu, r, matrix, *first, *rows, done)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a buffer is filled here.
+pub fn applies(b: &Buffer) -> bool {
+    match &b.init {
+        Init::Rows { matrix, first, .. } => b.texture.is_none() && matrix.period(*first).is_some(),
+        _ => false,
+    }
+}
+
 /// Fills a buffer with rows `first` to `first + rows` of a matrix of which [`Matrix::period`] knows, and
 /// with the multipliers behind them. `done` is told the bytes that a file would have had of them.
-pub(super) fn upload_rows(
+fn upload_rows(
     gpu: &Gpu,
     r: &Resource,
     m: &Matrix,
@@ -49,7 +78,8 @@ pub(super) fn upload_rows(
         row += n;
     }
     mult.resize(rows.next_multiple_of(4), 0.0);
-    write(gpu, r, rows as u64 * row_bytes, bytemuck::cast_slice(&mult));
+    gpu.queue
+        .write_buffer(buffer, rows as u64 * row_bytes, bytemuck::cast_slice(&mult));
     gpu.queue.submit([]);
     gpu.wait()
 }

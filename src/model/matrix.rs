@@ -155,6 +155,29 @@ impl Matrix {
         }
     }
 
+    /// Tells the system that rows will not be read soon. It is a hint, so the order within a head does
+    /// not matter.
+    pub fn release(&self, rows: std::ops::Range<usize>) {
+        let bytes = self.k / self.ty.block * self.ty.bytes;
+        let mut before = 0;
+        for p in &self.parts {
+            // Of neighbouring rows every second one is this part's.
+            let (start, end) = match self.order {
+                Order::Interleaved => (rows.start / 2, rows.end / 2),
+                Order::Stacked => (
+                    rows.start.saturating_sub(before),
+                    rows.end.saturating_sub(before),
+                ),
+            };
+            before += p.rows;
+            let (start, end) = (start.min(p.rows), end.min(p.rows));
+            if start < end {
+                let t = &self.gguf.tensors()[p.tensor];
+                self.gguf.release(t, start * bytes..end * bytes);
+            }
+        }
+    }
+
     /// Row `r` as exact f32 values.
     pub fn decode_row(&self, r: usize, out: &mut Vec<f32>) {
         out.resize(self.k, 0.0);

@@ -19,23 +19,26 @@ pub(super) struct Bpe(Tokenizer);
 
 impl Bpe {
     pub(super) fn new(g: &Gguf, vocab: &Vocab, pre: &Pre) -> Result<Bpe> {
-        let mut pieces = bpe::Vocab::new();
-        for (id, text, kind) in vocab.iter() {
-            // What is not UTF-8 cannot be the byte-level form of anything.
-            if let (true, Ok(text)) = (kind.is_piece(), str::from_utf8(text)) {
-                pieces.entry(text.to_owned()).or_insert(id);
-            }
-        }
-        let merges = merges(g, &pieces)?;
         let fault = |what: tokenizers::Error| Error::TokenizerBuild {
             path: g.path().to_owned(),
             what: what.to_string(),
         };
-        let model = bpe::BPE::builder()
-            .vocab_and_merges(pieces, merges)
-            .ignore_merges(pre.whole_words)
-            .build()
-            .map_err(fault)?;
+        let build = |merges: &[(&str, &str)]| {
+            let owned = merges.iter().map(|(a, b)| (a.to_string(), b.to_string()));
+            bpe::BPE::builder()
+                .vocab_and_merges(pieces(vocab), owned.collect::<bpe::Merges>())
+                .ignore_merges(pre.whole_words)
+                .build()
+        };
+        let mut merges = merges(g)?;
+        let model = match build(&merges) {
+            Ok(model) => model,
+            // Asking for each merge first would take all files longer for the sake of a few.
+            Err(_) => {
+                keep_known(&mut merges, &pieces(vocab));
+                build(&merges).map_err(fault)?
+            }
+        };
         let mut steps: Vec<PreTokenizerWrapper> = Vec::new();
         for split in pre.splits {
             let pattern = SplitPattern::Regex(split.to_string());
@@ -60,36 +63,50 @@ impl Bpe {
     }
 }
 
-/// The file's merges, in order of rank. A merge of or into something that is no token can never
-/// lead to one, so it is left out.
-fn merges(g: &Gguf, pieces: &bpe::Vocab) -> Result<bpe::Merges> {
+/// The texts that merging may lead to.
+fn pieces(vocab: &Vocab) -> bpe::Vocab {
+    let mut pieces = bpe::Vocab::with_capacity(vocab.len());
+    for (id, text, kind) in vocab.iter() {
+        // What is not UTF-8 cannot be the byte-level form of anything.
+        if let (true, Ok(text)) = (kind.is_piece(), str::from_utf8(text)) {
+            pieces.entry(text.to_owned()).or_insert(id);
+        }
+    }
+    pieces
+}
+
+/// The file's merges, in order of rank.
+fn merges(g: &Gguf) -> Result<Vec<(&str, &str)>> {
     let Some(lines) = g.strs("tokenizer.ggml.merges")? else {
         tracing::warn!("no tokenizer.ggml.merges: every byte becomes a token");
         return Ok(Vec::new());
     };
-    let mut merges = Vec::with_capacity(lines.len());
-    for (index, &line) in lines.iter().enumerate() {
+    let fault = |index, line| Error::VocabMerge {
+        path: g.path().to_owned(),
+        index,
+        text: String::from_utf8_lossy(line).into_owned(),
+    };
+    let parts = lines.iter().enumerate().map(|(index, &line)| {
         let parts = str::from_utf8(line).ok().and_then(|line| {
             let (first, _) = line.char_indices().nth(1)?; // a part is at least one character
             let space = first + line[first..].find(' ')?;
             let parts = (&line[..space], &line[space + 1..]);
             (!parts.1.is_empty()).then_some(parts)
         });
-        let (a, b) = parts.ok_or_else(|| Error::VocabMerge {
-            path: g.path().to_owned(),
-            index,
-            text: String::from_utf8_lossy(line).into_owned(),
-        })?;
-        let known = |s: &str| pieces.contains_key(s);
-        if known(a) && known(b) && known(&format!("{a}{b}")) {
-            merges.push((a.to_owned(), b.to_owned()));
-        }
-    }
-    let left_out = lines.len() - merges.len();
+        parts.ok_or_else(|| fault(index, line))
+    });
+    parts.collect()
+}
+
+/// Leaves out merges of or into something that is no token: they can never lead to one.
+fn keep_known(merges: &mut Vec<(&str, &str)>, pieces: &bpe::Vocab) {
+    let all = merges.len();
+    let known = |s: &str| pieces.contains_key(s);
+    merges.retain(|(a, b)| known(a) && known(b) && known(&format!("{a}{b}")));
+    let left_out = all - merges.len();
     if left_out > 0 {
         tracing::warn!("{left_out} merges name texts that are not in the vocabulary: left out");
     }
-    Ok(merges)
 }
 
 /// The byte each character of a byte-level token stands for: itself where it is printable, else

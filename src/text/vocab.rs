@@ -3,7 +3,7 @@
 
 use crate::gguf::{Gguf, Value};
 use crate::{Error, Result};
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 
 /// Kind of a token (source: GGUF's `tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) struct Vocab {
     ends: Vec<usize>,
     kinds: Vec<Kind>,
     scores: Vec<f32>,
-    ids: HashMap<Box<[u8]>, u32>,
+    ids: Ids,
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
     pub(super) unknown: Option<u32>,
@@ -127,12 +127,11 @@ impl Vocab {
 
         let mut text = Vec::with_capacity(tokens.iter().map(|t| t.len()).sum());
         let mut ends = Vec::with_capacity(tokens.len());
-        let mut ids = HashMap::with_capacity(tokens.len());
-        for (id, token) in tokens.iter().enumerate() {
+        for token in &tokens {
             text.extend_from_slice(token);
             ends.push(text.len());
-            ids.entry(Box::from(*token)).or_insert(id as u32); // of equal texts the first wins
         }
+        let ids = Ids::new(tokens.len(), |id| tokens[id as usize]);
 
         let role = |key: &str, default: Option<u32>| special(g, key, default, tokens.len());
         // llama.cpp's defaults for a SentencePiece file that does not say; its default for gpt2
@@ -141,7 +140,7 @@ impl Vocab {
         let eos = role("eos", spm(2))?;
         let mut end = Vec::new();
         for name in END_NAMES {
-            let Some(&id) = ids.get(name.as_bytes()) else {
+            let Some(id) = ids.get(name.as_bytes(), |id| tokens[id as usize]) else {
                 continue;
             };
             let kind = &mut kinds[id as usize];
@@ -187,7 +186,7 @@ impl Vocab {
 
     /// The token written like this.
     pub(super) fn id(&self, text: &[u8]) -> Option<u32> {
-        self.ids.get(text).copied()
+        self.ids.get(text, |id| self.text(id).unwrap_or_default())
     }
 
     /// The token that merging may make of this text, with its score.
@@ -204,6 +203,46 @@ impl Vocab {
     /// All tokens: id, text, kind.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u8], Kind)> {
         (0..self.len() as u32).map(|id| (id, self.text(id).unwrap_or_default(), self.kind(id)))
+    }
+}
+
+/// Ids by text: a table of nothing but ids, since the texts lie in one piece already. A map with
+/// a text of its own for each of 262144 tokens takes ten times the memory and longer to fill.
+struct Ids {
+    slots: Vec<u32>,
+    hasher: RandomState,
+}
+
+const EMPTY: u32 = u32::MAX;
+
+impl Ids {
+    /// Of `n` texts; of equal ones the first wins.
+    fn new<'t>(n: usize, text: impl Fn(u32) -> &'t [u8]) -> Ids {
+        let mut ids = Ids {
+            slots: vec![EMPTY; (2 * n).next_power_of_two().max(2)],
+            hasher: RandomState::new(),
+        };
+        for id in 0..n as u32 {
+            let slot = ids.slot(text(id), &text);
+            if ids.slots[slot] == EMPTY {
+                ids.slots[slot] = id;
+            }
+        }
+        ids
+    }
+
+    /// Where a text is, or would be; at least half of the slots are empty.
+    fn slot<'t>(&self, wanted: &[u8], text: impl Fn(u32) -> &'t [u8]) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = self.hasher.hash_one(wanted) as usize & mask;
+        while self.slots[slot] != EMPTY && text(self.slots[slot]) != wanted {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    fn get<'t>(&self, wanted: &[u8], text: impl Fn(u32) -> &'t [u8]) -> Option<u32> {
+        Some(self.slots[self.slot(wanted, text)]).filter(|id| *id != EMPTY)
     }
 }
 
@@ -235,4 +274,21 @@ pub(super) fn special_text(g: &Gguf, role: &str) -> Result<Option<String>> {
     };
     let id = special(g, role, default, tokens.len())?;
     Ok(id.and_then(|id| String::from_utf8(tokens[id as usize].to_vec()).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ids;
+
+    #[test]
+    fn ids_are_found_by_text_and_the_first_of_equals_wins() {
+        let texts: Vec<String> = (0..1000).map(|i| format!("t{}", i % 900)).collect();
+        let text = |id: u32| texts[id as usize].as_bytes();
+        let ids = Ids::new(texts.len(), text);
+        for i in 0..900u32 {
+            assert_eq!(ids.get(format!("t{i}").as_bytes(), text), Some(i));
+        }
+        assert_eq!(ids.get(b"t900", text), None);
+        assert_eq!(Ids::new(0, text).get(b"", text), None);
+    }
 }

@@ -1,0 +1,219 @@
+//! Makes the steps of all plans: pipelines on all cores, a first dispatch of each so that drivers
+//! compile while weights load, and the bind groups.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+
+use rayon::prelude::*;
+
+use super::device::{Gpu, add};
+use super::pipelines::{Pipeline, Pipelines};
+use super::program::{GpuPlan, GpuStep, Resource};
+use super::upload::Event;
+use crate::kernel::choose::UNIFORM_X;
+use crate::plan::{Bind, BufId, Plan, Pool, Program, Sizes, Step};
+use crate::{Error, Result};
+
+/// How many pages of the KV cache are bound, from the fewest to all.
+pub fn rungs(s: &Sizes) -> Vec<u32> {
+    let all = (s.slots * s.pages_per_slot).max(1);
+    let mut rungs: Vec<u32> = (2..32).map(|i| 1 << i).take_while(|n| *n < all).collect();
+    rungs.push(all);
+    rungs
+}
+
+/// Makes the steps of all plans; parameters of all steps share one uniform buffer.
+pub struct Maker<'a> {
+    gpu: &'a Gpu,
+    program: &'a Program,
+    resources: &'a [Resource],
+    rungs: Vec<u32>,
+    params: wgpu::Buffer,
+    /// The load has failed elsewhere.
+    pub stop: AtomicBool,
+}
+
+impl<'a> Maker<'a> {
+    /// Writes the parameters of all steps.
+    pub fn new(gpu: &'a Gpu, program: &'a Program, resources: &'a [Resource]) -> Result<Maker<'a>> {
+        let mut arena = Vec::new();
+        for step in plans(program).into_iter().flat_map(all) {
+            assert!(step.params.len() <= 256, "parameters of {}", step.label);
+            arena.extend(&step.params);
+            arena.resize(arena.len().next_multiple_of(256), 0);
+        }
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let params = gpu.buffer("params", arena.len() as u64, usage)?;
+        gpu.queue.write_buffer(&params, 0, &arena);
+        Ok(Maker {
+            gpu,
+            program,
+            resources,
+            rungs: rungs(&program.sizes),
+            params,
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    /// Makes all; `warm`: with a first dispatch of what decoding and prompts use.
+    pub fn make(&self, warm: bool, tell: &Sender<Event>) -> Result<(Pipelines, [GpuPlan; 3])> {
+        let plans = plans(self.program);
+        let steps: Vec<&Step> = plans.into_iter().flat_map(all).collect();
+        let pipelines = Pipelines::make(self.gpu, steps.iter().map(|s| &s.shader))?;
+        if warm {
+            self.warm_up(&pipelines, &steps)?;
+        }
+        let (total, done) = (steps.len() as u32, AtomicU32::new(0));
+        let made = steps.par_iter().enumerate().map(|(i, step)| {
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if n.is_multiple_of(32) || n == total {
+                let _ = tell.send(Event::Bound(n, total));
+            }
+            self.step(&pipelines, i, step)
+        });
+        let mut made = made.collect::<Result<Vec<_>>>()?.into_iter();
+        let plans = plans.map(|p| GpuPlan {
+            body: made.by_ref().take(p.body.len()).collect(),
+            tail: made.by_ref().take(p.tail.len()).collect(),
+        });
+        Ok((pipelines, plans))
+    }
+
+    /// Dispatches one workgroup of every pipeline, of the step that reads the fewest weights: they
+    /// are cleared where they are not there yet. Each is a submit of its own, so that pieces of
+    /// weights come between the compilations.
+    fn warm_up(&self, pipelines: &Pipelines, steps: &[&Step]) -> Result<()> {
+        let gpu = self.gpu;
+        if let Resource::Buffer(rows) = &self.resources[self.program.io.prompt_rows] {
+            gpu.queue
+                .write_buffer(rows, 0, bytemuck::bytes_of(&u32::MAX));
+        }
+        let used = self.program.decode.dispatches() + self.program.prefill.dispatches();
+        let weights = |step: &Step| -> u64 {
+            let buffers = step.binds.iter().map(|b| &self.program.buffers[b.buf]);
+            let weights = buffers.filter(|b| b.pool == Pool::Weights);
+            weights.map(|b| b.bytes).sum()
+        };
+        let mut lightest: Vec<Option<usize>> = vec![None; pipelines.len()];
+        for (i, step) in steps[..used].iter().enumerate() {
+            let best = &mut lightest[pipelines.number(&step.shader)];
+            if best.is_none_or(|b| weights(steps[b]) > weights(step)) {
+                *best = Some(i);
+            }
+        }
+        for i in lightest.into_iter().flatten() {
+            let made = self.step(pipelines, i, steps[i])?;
+            let mut encoder = gpu.device.create_command_encoder(&Default::default());
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(&pipelines[made.pipeline].pipeline);
+            pass.set_bind_group(0, &made.groups[0], &[]);
+            pass.dispatch_workgroups(1, 1, 1);
+            drop(pass);
+            add(&gpu.counts.dispatches, 1);
+            gpu.submit(encoder.finish());
+        }
+        Ok(())
+    }
+
+    fn step(&self, pipelines: &Pipelines, index: usize, step: &Step) -> Result<GpuStep> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(self.gpu.stuck("the load was given up".into()));
+        }
+        let number = pipelines.number(&step.shader);
+        let kv = |b: &Bind| self.program.buffers[b.buf].pool == Pool::Kv;
+        let rungs = if step.binds.iter().any(kv) {
+            &self.rungs[..]
+        } else {
+            &self.rungs[self.rungs.len() - 1..]
+        };
+        let groups = rungs
+            .iter()
+            .map(|pages| self.group(&pipelines[number], index, step, *pages));
+        Ok(GpuStep {
+            pipeline: number,
+            groups: groups.collect::<Result<Vec<_>>>()?,
+        })
+    }
+
+    /// The bind group of a step, with so many pages of the KV cache.
+    fn group(
+        &self,
+        p: &Pipeline,
+        index: usize,
+        step: &Step,
+        pages: u32,
+    ) -> Result<wgpu::BindGroup> {
+        let part = |buf: BufId, offset: u64| {
+            let b = &self.program.buffers[buf];
+            let all = u64::from(*self.rungs.last().unwrap_or(&1));
+            let used = (b.bytes / all * u64::from(pages)).saturating_sub(offset);
+            (b.pool == Pool::Kv && u64::from(pages) < all).then_some(used)
+        };
+        let entries: Vec<wgpu::BindGroupEntry> = p
+            .bindings
+            .iter()
+            .map(|(name, binding, uniform)| {
+                if name == "P" {
+                    let bytes = step.params.len().next_multiple_of(16) as u64;
+                    return entry(*binding, &self.params, 256 * index as u64, Some(bytes));
+                }
+                let b = step.binds.iter().find(|b| b.name == name);
+                let b = b.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));
+                match &self.resources[b.buf] {
+                    Resource::Buffer(buffer) => {
+                        let uniform = uniform.then_some(u64::from(UNIFORM_X));
+                        let size = uniform.or_else(|| part(b.buf, b.offset));
+                        entry(*binding, buffer, b.offset, size)
+                    }
+                    Resource::Texture { view, .. } => wgpu::BindGroupEntry {
+                        binding: *binding,
+                        resource: wgpu::BindingResource::TextureView(view),
+                    },
+                }
+            })
+            .collect();
+        let device = &self.gpu.device;
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(&step.label),
+            layout: &p.layout,
+            entries: &entries,
+        });
+        if let Some(e) = pollster::block_on(scope.pop()) {
+            return Err(Error::Bind {
+                step: step.label.clone(),
+                shader: step.shader.to_string(),
+                reason: e.to_string(),
+            });
+        }
+        add(&self.gpu.counts.bind_groups, 1);
+        Ok(group)
+    }
+}
+
+/// All steps of a plan.
+fn all(plan: &Plan) -> impl Iterator<Item = &Step> {
+    plan.body.iter().chain(&plan.tail)
+}
+
+fn entry(
+    binding: u32,
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    size: Option<u64>,
+) -> wgpu::BindGroupEntry<'_> {
+    let size = size.and_then(std::num::NonZeroU64::new);
+    wgpu::BindGroupEntry {
+        binding,
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer,
+            offset,
+            size,
+        }),
+    }
+}
+
+/// The plans in the order of their numbers.
+fn plans(p: &Program) -> [&Plan; 3] {
+    [&p.decode, &p.prefill, &p.logits]
+}

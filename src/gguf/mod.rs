@@ -11,6 +11,7 @@ mod value;
 
 pub use ggml_type::GgmlType;
 pub use header::TensorInfo;
+pub use split::files as split_files;
 pub use value::{Array, Value, ValueType};
 
 use crate::{Error, Result};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::host::{HostClock, Moment};
 use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::{Error, Result};
@@ -55,6 +56,8 @@ pub struct Gpu {
     pub name: String,
     /// Backend: `vulkan`, `metal`, `dx12`.
     pub backend: String,
+    /// Driver name and its version, as far as the backend tells.
+    pub driver: String,
     /// What kernels may use.
     pub caps: Caps,
     /// Bytes that are left, where that is known.
@@ -63,6 +66,8 @@ pub struct Gpu {
     pub max_buffer: u64,
     /// What was asked of the device.
     pub counts: Counts,
+    /// What the host spends on it.
+    pub host: HostClock,
 }
 
 impl Gpu {
@@ -104,11 +109,13 @@ impl Gpu {
             device,
             queue,
             name: info.name,
+            driver: format!("{} {}", info.driver, info.driver_info).trim().into(),
             backend: info.backend.to_str().to_string(),
             memory: caps.software.then(super::memory::available).flatten(),
             caps,
             max_buffer: limits.max_buffer_size,
             counts: Counts::default(),
+            host: HostClock::default(),
         }))
     }
 
@@ -165,7 +172,10 @@ impl Gpu {
     /// Submits recorded work.
     pub fn submit(&self, commands: Commands) {
         add(&self.counts.submits, 1);
+        self.host.submitting();
+        let from = Moment::now();
         self.queue.submit([commands]);
+        self.host.submitted(from);
     }
 
     /// Waits until everything submitted is done.
@@ -174,7 +184,10 @@ impl Gpu {
             submission_index: None,
             timeout: Some(TIMEOUT),
         };
-        match self.device.poll(wait) {
+        let from = Moment::now();
+        let polled = self.device.poll(wait);
+        self.host.waited(from);
+        match polled {
             Ok(_) => Ok(()),
             Err(e) => Err(Error::DeviceStuck {
                 device: self.name.clone(),

@@ -4,7 +4,9 @@
 pub mod adapters;
 mod copy;
 mod device;
+mod host;
 mod memory;
+mod peak;
 mod pipelines;
 mod profile;
 mod program;
@@ -14,6 +16,7 @@ mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
+pub use host::{HostClock, HostTimes, Spent};
 pub use profile::StepTime;
 pub use program::{GpuProgram, Loading};
 pub use read::Staging;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::device::{Gpu, add};
+use super::host::Moment;
 use super::pipelines::Pipelines;
 use super::upload::upload;
 use super::{Commands, Encoder};
@@ -124,6 +125,7 @@ impl GpuProgram {
         batches: impl Iterator<Item = Batch>,
         after: impl FnOnce(&mut Encoder),
     ) -> Commands {
+        let from = Moment::now();
         let mut encoder = self
             .gpu
             .device
@@ -148,7 +150,9 @@ impl GpuProgram {
         drop(pass);
         after(&mut encoder);
         add(&self.gpu.counts.dispatches, dispatches);
-        encoder.finish()
+        let commands = encoder.finish();
+        self.gpu.host.recorded(from);
+        commands
     }
 
     /// Records one step alone; `None` if it has nothing to do for this batch.

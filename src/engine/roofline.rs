@@ -77,6 +77,8 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::cost::Bytes;
+    use crate::plan::{Batch, Which};
 
     fn work(windows: &[Option<u32>]) -> Work {
         Work {
@@ -98,6 +100,47 @@ mod tests {
         // Steps that see 3, 4, 5 positions: (9 + 12 + 14) / 3 layers' worth.
         assert_eq!(w.mean_kv_bytes(2, 3), 10.0 * 35.0 / 3.0);
         assert_eq!(w.mean_kv_bytes(2, 0), 0.0);
+    }
+
+    /// With one sequence the steps of a plan read what the model says, and nothing twice.
+    #[test]
+    fn plans_read_no_more_than_the_least() {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/models");
+        for file in ["llama_q4_1", "gemma3_q4_0", "qwen2_q4_k"] {
+            let gguf = Gguf::open(&dir.join(file).with_extension("gguf")).unwrap();
+            let model = Model::from_gguf(&gguf).unwrap();
+            for software in [true, false] {
+                let caps = crate::kernel::Caps {
+                    subgroups: true,
+                    subgroup_max: 32,
+                    software,
+                    max_storage: 128 << 20,
+                    max_uniform: 65536,
+                    max_texture: 8192,
+                    max_grid: 65535,
+                    max_lanes: 256,
+                };
+                let wish = crate::plan::sizes::Wish {
+                    context: Some(100),
+                    slots: 1,
+                    chunk: None,
+                };
+                let sizes = Sizes::fit(&model.hyper, &caps, wish).unwrap();
+                let program = crate::plan::build(&model, &caps, sizes);
+                let work = Work::of(&gguf, &model, &sizes);
+                let weights = crate::plan::sizes::weight_bytes_per_token(&model);
+                for kv_len in [1, 5, 64, 100] {
+                    let batch = Batch { cols: 1, kv_len };
+                    let steps = program.steps(Which::Decode);
+                    let mut sum = Bytes::default();
+                    for step in steps.filter(|s| s.shader.kernel != "get_rows") {
+                        sum += program.bytes(step, Which::Decode, batch);
+                    }
+                    let kv = work.kv_bytes(u64::from(kv_len));
+                    assert_eq!(sum, Bytes { weights, kv }, "{file} {software} {kv_len}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -109,7 +109,9 @@ impl Gpu {
             device,
             queue,
             name: info.name,
-            driver: format!("{} {}", info.driver, info.driver_info).trim().into(),
+            driver: format!("{} {}", info.driver, info.driver_info)
+                .trim()
+                .into(),
             backend: info.backend.to_str().to_string(),
             memory: caps.software.then(super::memory::available).flatten(),
             caps,

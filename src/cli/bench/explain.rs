@@ -48,7 +48,9 @@ pub fn run(engine: &Engine, prompt: &[u32], slots: u32, yard: Yardsticks) -> Res
             say(&format!(
                 "\nOne decode step{sequences} after {n} positions, by GPU timestamps (median of 5, each dispatch a pass of its own):"
             ));
-            device(&groups(&times), yard.copy).iter().for_each(|l| say(l));
+            device(&groups(&times), yard.copy)
+                .iter()
+                .for_each(|l| say(l));
         }
         None => say(&format!(
             "\n{} has no timestamps: a step cannot be split up by kernel",

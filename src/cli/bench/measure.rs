@@ -2,9 +2,9 @@
 
 use super::test::Test;
 use std::time::Instant;
+use tokstep::Result;
 use tokstep::engine::{Engine, GenerateOptions, SampleOptions, Session};
 use tokstep::gpu::HostTimes;
-use tokstep::Result;
 
 /// What was measured of one test.
 #[derive(Default)]

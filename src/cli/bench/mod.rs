@@ -188,7 +188,11 @@ fn load(args: &BenchArgs, slots: u32, tests: &[Test]) -> Result<Engine> {
     let need = tests.iter().map(|t| t.context()).max().unwrap_or(1);
     // Explaining goes on from the depths, whatever the tests are.
     let depth = args.n_depth.iter().max().map_or(1, |d| (*d).max(1));
-    let explain = if args.explain { depth + explain::ROOM } else { 0 };
+    let explain = if args.explain {
+        depth + explain::ROOM
+    } else {
+        0
+    };
     let options = EngineOptions {
         context: Some(need.max(explain)),
         slots,
@@ -232,7 +236,10 @@ fn keep(
     let info = engine.info();
     if let Some(path) = &args.plot {
         let title = [
-            format!("{} {}: latency of decode steps", info.model_name, info.file_type),
+            format!(
+                "{} {}: latency of decode steps",
+                info.model_name, info.file_type
+            ),
             format!("{}, {}; {}", info.device, info.driver, row::build()),
         ];
         let title = title.map(|line| out::clean(&line));

@@ -197,7 +197,10 @@ mod tests {
         };
         let h = Host::of(&s).unwrap();
         assert_eq!((h.record, h.submit, h.wait), (20.0, 2.0, 1000.0));
-        assert!((h.cpu - 13.7).abs() < 1e-9 && (h.percent - 1.37).abs() < 1e-9, "{h:?}");
+        assert!(
+            (h.cpu - 13.7).abs() < 1e-9 && (h.percent - 1.37).abs() < 1e-9,
+            "{h:?}"
+        );
         assert!((h.cpu_per_dispatch - 1.37).abs() < 1e-9 && (h.empty - 0.4).abs() < 1e-9);
         s.step_ms.clear();
         assert_eq!(Host::of(&s), None);

@@ -105,7 +105,12 @@ mod tests {
         let names = |tests: Vec<Test>| tests.iter().map(|t| t.name()).collect::<Vec<_>>();
         let tests = all(&[5, 0], &[3], &[0, 7], &[2, 4]).unwrap();
         let want = [
-            "pp5", "tg3 x2", "pp5 @ d7", "tg3 @ d7 x2", "tg3 x4", "tg3 @ d7 x4",
+            "pp5",
+            "tg3 x2",
+            "pp5 @ d7",
+            "tg3 @ d7 x2",
+            "tg3 x4",
+            "tg3 @ d7 x4",
         ];
         assert_eq!(names(tests), want);
         assert!(all(&[0], &[0], &[0], &[1]).is_err());

@@ -150,7 +150,8 @@ fn windows_bound_the_cache() {
     assert_eq!(at("80"), layer * (81.0 + 6.0 * 8.0));
 }
 
-/// Sequences share the weights of a step, and each has its own cache.
+/// Sequences share the weights of a step, and each has its own cache. Nine are more than a tile of
+/// columns.
 fn sequences_side_by_side() {
     let model = file(CHATML);
     let args = [
@@ -163,11 +164,11 @@ fn sequences_side_by_side() {
         "-r",
         "1",
         "--parallel",
-        "1,3",
+        "1,3,9",
     ];
     let rows = json(&args);
     let names: Vec<_> = rows.iter().map(|r| r["test"].as_str().unwrap()).collect();
-    assert_eq!(names, ["pp3", "tg5", "tg5 x3"]);
+    assert_eq!(names, ["pp3", "tg5", "tg5 x3", "tg5 x9"]);
     let (one, three) = (&rows[1], &rows[2]);
     let (w, kv) = ("weight_bytes_per_token", "kv_bytes_per_token");
     assert!(near(number(one, w), 3.0 * number(three, w)));

@@ -2,7 +2,7 @@
 //! of it is lost against a copy's speed, and the host's part.
 
 use super::measure::{self, Yardsticks};
-use super::row::Host;
+use super::row::{Host, Part};
 use crate::cli::out;
 use tokstep::gpu::StepTime;
 use tokstep::plan::cost::Bytes;
@@ -170,16 +170,23 @@ fn losses(groups: &[Group], copy: f64) -> Vec<String> {
 
 /// The host's times in words.
 fn host_lines(h: &Host) -> Vec<String> {
+    let part = |name: &str, p: Part| format!("{name} {:.1} us ({:.1} us CPU)", p.wall, p.cpu);
     vec![
         format!(
-            "  encode {:.1} us (while the device works), submit {:.1} us, wait {:.1} us, readback {:.1} us",
-            h.record, h.submit, h.wait, h.readback
+            "  {}, while the device works; {}; {}; {}",
+            part("encode", h.record),
+            part("submit", h.submit),
+            part("wait", h.wait),
+            part("readback", h.readback),
         ),
         format!(
-            "  CPU time of these calls {:.1} us, {:.2} % of the step, {:.2} us per dispatch",
+            "  together {:.1} us CPU, {:.2} % of the step, {:.2} us per dispatch",
             h.cpu, h.percent, h.cpu_per_dispatch
         ),
-        format!("  the queue stands empty between submits {:.1} us", h.empty),
+        format!(
+            "  the queue stands empty {:.1} us between a wait's end and the next submit, and for up to {:.1} us of the wait, its CPU time",
+            h.empty, h.wait.cpu
+        ),
     ]
 }
 

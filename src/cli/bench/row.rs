@@ -78,10 +78,10 @@ pub fn row(info: &EngineInfo, model: &str, test: Test, s: &Samples, yard: Yardst
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Host {
     /// Recording, which goes on while the device works.
-    pub record: f64,
-    pub submit: f64,
-    pub wait: f64,
-    pub readback: f64,
+    pub record: Part,
+    pub submit: Part,
+    pub wait: Part,
+    pub readback: Part,
     /// CPU time of all four.
     pub cpu: f64,
     pub cpu_per_dispatch: f64,
@@ -89,6 +89,15 @@ pub struct Host {
     pub percent: f64,
     /// The queue stands empty between submits.
     pub empty: f64,
+}
+
+/// Microseconds of one kind of call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Part {
+    /// Between begin and end.
+    pub wall: f64,
+    /// CPU time of the calling thread.
+    pub cpu: f64,
 }
 
 impl Host {
@@ -99,30 +108,38 @@ impl Host {
             return None;
         }
         let n = steps.len() as f64;
-        let us = |ns: &dyn Fn(&HostTimes) -> u64| {
-            let all: u64 = s.host.iter().map(ns).sum();
-            all as f64 / 1e3
+        let part = |of: fn(&HostTimes) -> Spent| {
+            let sum = |ns: fn(Spent) -> u64| s.host.iter().map(|h| ns(of(h))).sum::<u64>();
+            Part {
+                wall: sum(|s| s.wall_ns) as f64 / 1e3 / n,
+                cpu: sum(|s| s.cpu_ns) as f64 / 1e3 / n,
+            }
         };
-        let wall = |part: fn(&HostTimes) -> Spent| us(&|h| part(h).wall_ns) / n;
-        let cpu = us(&HostTimes::cpu_ns);
+        let (record, submit) = (part(|h| h.record), part(|h| h.submit));
+        let (wait, readback) = (part(|h| h.wait), part(|h| h.readback));
+        let cpu = record.cpu + submit.cpu + wait.cpu + readback.cpu;
         Some(Host {
-            record: wall(|h| h.record),
-            submit: wall(|h| h.submit),
-            wait: wall(|h| h.wait),
-            readback: wall(|h| h.readback),
-            cpu: cpu / n,
-            cpu_per_dispatch: cpu / s.dispatches as f64,
-            percent: cpu / n / (stats::mean(&steps) * 1e3) * 100.0,
-            empty: wall(|h| h.empty),
+            record,
+            submit,
+            wait,
+            readback,
+            cpu,
+            cpu_per_dispatch: cpu * n / s.dispatches as f64,
+            percent: cpu / (stats::mean(&steps) * 1e3) * 100.0,
+            empty: part(|h| h.empty).wall,
         })
     }
 
-    fn fields(self) -> [(String, Value); 8] {
+    fn fields(self) -> [(String, Value); 12] {
         [
-            ("host_record_us", self.record),
-            ("host_submit_us", self.submit),
-            ("host_wait_us", self.wait),
-            ("host_readback_us", self.readback),
+            ("host_record_us", self.record.wall),
+            ("host_submit_us", self.submit.wall),
+            ("host_wait_us", self.wait.wall),
+            ("host_readback_us", self.readback.wall),
+            ("host_record_cpu_us", self.record.cpu),
+            ("host_submit_cpu_us", self.submit.cpu),
+            ("host_wait_cpu_us", self.wait.cpu),
+            ("host_readback_cpu_us", self.readback.cpu),
             ("host_cpu_us", self.cpu),
             ("host_cpu_us_per_dispatch", self.cpu_per_dispatch),
             ("host_percent_of_step", self.percent),
@@ -196,7 +213,8 @@ mod tests {
             ..Samples::default()
         };
         let h = Host::of(&s).unwrap();
-        assert_eq!((h.record, h.submit, h.wait), (20.0, 2.0, 1000.0));
+        assert_eq!((h.record.wall, h.record.cpu), (20.0, 10.0));
+        assert_eq!((h.submit.wall, h.wait.wall), (2.0, 1000.0));
         assert!(
             (h.cpu - 13.7).abs() < 1e-9 && (h.percent - 1.37).abs() < 1e-9,
             "{h:?}"

@@ -30,9 +30,9 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         return;
     }
     let r = token - P.row0;
-    let m = P.scale * bitcast<f32>(wload(P.mult + r / 4u)[r & 3u]);
-    let row = r * P.row_vec4s;
-    let q = quant_load32(row, b, P.nb, quant_group(row, b / 8u, P.nb));
+    let m = P.scale * bitcast<f32>(wword(P.mult + r / 4u)[r & 3u]);
+    let row = row_at(r);
+    let q = weights32(quant_load32(row, b, P.nb, quant_group(row, b / 8u, P.nb)));
     let o = wid.y * P.out_stride + b * 8u;
     out[o] = q.w0 * m;
     out[o + 1u] = q.w1 * m;

@@ -2,7 +2,6 @@
 // workgroup, 32 weights of k a round through workgroup memory, 4 x 4 results a lane.
 //   w: repacked matrix [rows, 32 nb]; x: [columns (a multiple of 32), 32 nb] f32; out as in matvec.
 // WG must be 128: lanes 0..63 dequantize a row each, lanes 64..127 fetch the columns.
-#use types
 #use matvec_io
 #use weights
 #use quant
@@ -30,7 +29,7 @@ fn main(
 ) {
     let row0 = 64u * (wid.z * nwg.x + wid.x);
     let col0 = 32u * wid.y;
-    let load_row = min(row0 + lid, P.rows - 1u) * P.row_vec4s;
+    let load_row = row_at(min(row0 + lid, P.rows - 1u));
     let my_row = 4u * (lid / 8u);
     let my_col = 4u * (lid % 8u);
     var a0 = vec4<f32>();
@@ -39,7 +38,7 @@ fn main(
     var a3 = vec4<f32>();
     for (var b = 0u; b < P.nb; b++) {
         if lid < 64u {
-            let q = quant_load32(load_row, b, P.nb, quant_group(load_row, b / 8u, P.nb));
+            let q = weights32(quant_load32(load_row, b, P.nb, quant_group(load_row, b / 8u, P.nb)));
             let i = lid * 9u;
             tile_w[i] = q.w0;
             tile_w[i + 1u] = q.w1;

@@ -1,15 +1,15 @@
-// Dequantizing GEMV, one lane per pair of rows: y[c, r] = mult[r] * sum_k W[r, k] x[c, k].
-//   w: repacked matrix [rows, 32 nb]; x: [8 columns, 32 nb] f32; out: [columns, out_stride] f32.
-// One workgroup does 2 WG rows, for all columns. No reduction, no barrier: every lane reads its own
-// rows while x is the same for all, which is what a software device likes (x through `uniform`).
-#use types
+// Dequantizing GEMV, one lane per four rows: y[c, r] = mult[r] * sum_k W[r, k] x[c, k].
+//   w: repacked matrix [rows, 32 nb]; x: [COLS, 32 nb] f32; out: [columns, out_stride] f32.
+// One workgroup does 4 WG rows, for all columns. No reduction, no barrier: every lane reads its own
+// rows while x is the same for all, which is what a software device likes.
 #use matvec_io
 #use weights
 #use quant
 #use x
 #use columns
+#use four_rows
 
-override WG: u32 = 32u;
+override WG: u32 = 8u;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -17,23 +17,38 @@ fn main(
     @builtin(num_workgroups) nwg: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let row = 2u * ((wid.y * nwg.x + wid.x) * WG + lid);
-    if row >= P.rows {
+    let group = wid.y * nwg.x + wid.x;
+    if group * 4u * WG >= P.rows {
         return;
     }
-    let r0 = row * P.row_vec4s;
-    // A last odd row is computed twice rather than read past the end.
-    let r1 = select(r0, r0 + P.row_vec4s, row + 1u < P.rows);
-    var a0 = Acc();
-    var a1 = Acc();
+    let row = 4u * (group * WG + lid);
+    // Rows past the end are computed as the last one and not written: no lane leaves the subgroup.
+    let last = P.rows - 1u;
+    let r0 = row_at(min(row, last));
+    let r1 = row_at(min(row + 1u, last));
+    let r2 = row_at(min(row + 2u, last));
+    let r3 = row_at(min(row + 3u, last));
+    var acc = Tile();
     for (var g = 0u; g * 8u < P.nb; g++) {
         let g0 = quant_group(r0, g, P.nb);
         let g1 = quant_group(r1, g, P.nb);
+        let g2 = quant_group(r2, g, P.nb);
+        let g3 = quant_group(r3, g, P.nb);
         let end = min(g * 8u + 8u, P.nb);
         for (var b = g * 8u; b < end; b++) {
-            a0 = accumulate(a0, quant_load32(r0, b, P.nb, g0), b * 8u);
-            a1 = accumulate(a1, quant_load32(r1, b, P.nb, g1), b * 8u);
+            let q = Quad(
+                quant_load32(r0, b, P.nb, g0),
+                quant_load32(r1, b, P.nb, g1),
+                quant_load32(r2, b, P.nb, g2),
+                quant_load32(r3, b, P.nb, g3),
+            );
+            acc = accumulate(acc, q, b * 8u, lid);
         }
     }
-    emit_columns(row, finish(a0), finish(a1));
+    if row < P.rows {
+        emit_columns(row, finish(acc.r0), finish(acc.r1));
+    }
+    if row + 2u < P.rows {
+        emit_columns(row + 2u, finish(acc.r2), finish(acc.r3));
+    }
 }

@@ -1,7 +1,10 @@
 //! Everything that can go wrong, by name. Variants carry data; the sentences stand here, beside
 //! them, and nowhere else, and only the binary prints them.
 
+mod text;
+
 use std::path::PathBuf;
+use text::{foreign, tensor_type};
 
 /// Short form used throughout the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -15,6 +18,17 @@ pub enum Error {
     #[error("{}: {source}", path.display())]
     Io {
         path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{}: exists already; remove it or give another name", path.display())]
+    FileExists { path: PathBuf },
+    #[error(
+        "{}: {source}; the file needs {bytes} bytes: make room, or choose another folder",
+        path.display()
+    )]
+    FileWrite {
+        path: PathBuf,
+        bytes: u64,
         source: std::io::Error,
     },
 
@@ -252,6 +266,18 @@ pub enum Error {
         layers: usize,
     },
 
+    // --- synthetic models (synth/) ---------------------------------------------------------
+    #[error("no synthetic model is called '{name}'; there are: {}", known.join(", "))]
+    SyntheticName {
+        name: String,
+        known: Vec<&'static str>,
+    },
+    #[error("no synthetic model has weights of type '{name}'; there are: {}", known.join(", "))]
+    SyntheticType {
+        name: String,
+        known: Vec<&'static str>,
+    },
+
     // --- text (text/) ----------------------------------------------------------------------
     #[error(
         "{}: tokenizer model \"{name}\" (tokenizer.ggml.model) is not supported, only \"gpt2\" \
@@ -468,23 +494,4 @@ pub enum Error {
     },
     #[error("line editor: {0}")]
     LineEditor(String),
-}
-
-/// What a file that is not GGUF looks like.
-fn foreign(start: &[u8]) -> String {
-    match start {
-        [] => "it is empty".into(),
-        [b'l' | b'f', b'm', b'g', b'g', ..] | [b't', b'j', b'g', b'g', ..] => {
-            "an older ggml format: convert the model again".into()
-        }
-        [b'<', ..] => "it looks like a web page: a failed download?".into(),
-        _ => format!("it starts with \"{}\"", start.escape_ascii()),
-    }
-}
-
-fn tensor_type(id: u32, removed: Option<&str>) -> String {
-    match removed {
-        Some(name) => format!("type {id} ({name}), which was removed from the format"),
-        None => format!("unknown type {id}"),
-    }
 }

@@ -241,3 +241,56 @@ fn a_closed_pipe_ends_quietly() {
         stderr(&o)
     );
 }
+
+#[test]
+fn a_synthetic_model_is_written_and_read_without_a_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("made.gguf");
+    let file = path.to_str().unwrap();
+    let make = [
+        "bench",
+        "--synthetic",
+        "smollm2-135m:q4_1",
+        "--gguf-out",
+        file,
+    ];
+    let o = tokstep(&make, "");
+    assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+    assert_eq!(stdout(&o), "");
+    fails(&make, "", &["made.gguf", "exists"]);
+    let shown = |args: &[&str]| {
+        let o = tokstep(args, "");
+        assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
+        let text = stdout(&o).to_owned();
+        assert!(!text.contains("unsupported"), "{text}");
+        // Without the line of the file's name.
+        text.lines().skip(1).collect::<Vec<_>>().join("\n")
+    };
+    let made = shown(&["info", "--synthetic", "smollm2-135m:q4_1", "--tensors"]);
+    assert!(made.contains("Q4_1       210 tensors"), "{made}");
+    assert_eq!(made, shown(&["info", file, "--tensors"]));
+
+    let folder = dir.path().join("none/made.gguf");
+    let mut make = make;
+    make[4] = folder.to_str().unwrap();
+    fails(&make, "", &["made.gguf.part", "folder"]);
+    fails(&["bench", "--synthetic", "smollm"], "", &["smollm2-135m"]);
+    fails(
+        &["bench", "--synthetic", "smollm2-135m:q7"],
+        "",
+        &["q4_k_m"],
+    );
+}
+
+#[test]
+fn a_benchmark_has_one_model() {
+    for args in [
+        &["bench"][..],
+        &["bench", "-m", "a.gguf", "--synthetic", "qwen3-4b"],
+        &["bench", "-m", "a.gguf", "--gguf-out", "b.gguf"],
+    ] {
+        let o = tokstep(args, "");
+        assert_eq!(o.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&o).contains("--model"), "{}", stderr(&o));
+    }
+}

@@ -137,6 +137,7 @@ fn on_device(adjust: Option<fn(&mut Caps)>) {
 fn cpu_twins() {
     let caps = Caps {
         subgroups: true,
+        subgroup_min: 32,
         subgroup_max: 32,
         software: false,
         max_storage: 128 << 20,

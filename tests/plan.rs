@@ -18,6 +18,7 @@ use tokstep::plan::{self, Plan, Program, Sizes, Step};
 fn software() -> Caps {
     Caps {
         subgroups: true,
+        subgroup_min: 8,
         subgroup_max: 8,
         software: true,
         max_storage: 128 << 20,
@@ -31,6 +32,7 @@ fn software() -> Caps {
 /// A GPU with subgroups.
 fn gpu() -> Caps {
     Caps {
+        subgroup_min: 32,
         subgroup_max: 32,
         software: false,
         ..software()

@@ -51,7 +51,9 @@ fn variants(k: &'static Kernel) -> Vec<Shader> {
 }
 
 fn is_subgroup(s: &Shader) -> bool {
-    s.slots.iter().any(|(_, f)| f.ends_with("_subgroup.wgsl"))
+    s.slots
+        .iter()
+        .any(|(_, f)| f.ends_with("_subgroup.wgsl") || f.ends_with("_spread.wgsl"))
 }
 
 /// Parses and validates; an error names the file and line a person edits.

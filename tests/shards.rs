@@ -40,7 +40,7 @@ fn storage_without_subgroups(c: &mut Caps) {
 
 fn texture(c: &mut Caps) {
     c.software = true;
-    c.max_texture = 20;
+    c.max_texture = 32;
 }
 
 /// A grid that is too small in one dimension goes on in the next.
@@ -128,7 +128,8 @@ fn storage_bindings_without_subgroups() {
 }
 
 fn textures() {
-    same_as_whole(texture, MODELS.len());
+    // The smallest two are a tile of rows each.
+    same_as_whole(texture, MODELS.len() - 2);
 }
 
 fn grids_over_several_dimensions() {

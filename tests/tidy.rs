@@ -154,10 +154,11 @@ fn every_architecture_has_a_tiny_model() {
 }
 
 /// What the files of a room may import. A room that is not here is new: give it a place.
-const ROOMS: [(&str, &[&str]); 11] = [
+const ROOMS: [(&str, &[&str]); 12] = [
     ("gguf", &[]),
     ("quant", &["gguf"]),
     ("model", &["gguf", "quant"]),
+    ("synth", &["gguf", "quant", "model"]),
     ("kernel", &[]),
     ("plan", &["model", "kernel"]),
     ("gpu", &["model", "kernel", "plan"]),

@@ -1,14 +1,29 @@
 // slot columns = 1: one activation column.
-fn accumulate(acc: Acc, q: W32, xi: u32) -> Acc {
-    // One column: the four lanes of `a` are four partial sums, folded in `finish`.
-    var s = acc.a;
-    s += q.w0 * xload(xi) + q.w1 * xload(xi + 1u);
-    s += q.w2 * xload(xi + 2u) + q.w3 * xload(xi + 3u);
-    s += q.w4 * xload(xi + 4u) + q.w5 * xload(xi + 5u);
-    s += q.w6 * xload(xi + 6u) + q.w7 * xload(xi + 7u);
-    return Acc(s, acc.b);
+override COLS: u32 = 1u;
+
+struct Acc {
+    v: f32,
 }
 
-fn finish(acc: Acc) -> Acc {
-    return Acc(vec4<f32>(acc.a.x + acc.a.y + acc.a.z + acc.a.w, 0.0, 0.0, 0.0), acc.b);
+// Sum of 32 weights times activations: scales once per 16.
+fn dot32(q: Q32, x: X32) -> f32 {
+    let a = fma(q.w.w3, x.x.w3, fma(q.w.w2, x.x.w2, fma(q.w.w1, x.x.w1, q.w.w0 * x.x.w0)));
+    let b = fma(q.w.w7, x.x.w7, fma(q.w.w6, x.x.w6, fma(q.w.w5, x.x.w5, q.w.w4 * x.x.w4)));
+    let sums = vec2<f32>((a.x + a.y) + (a.z + a.w), (b.x + b.y) + (b.z + b.w));
+    return dot(q.s, sums) + dot(q.m, x.s);
+}
+
+// Adds a block of four rows times the activations from vec4 `xi` on.
+fn accumulate(t: Tile, q: Quad, xi: u32, lane: u32) -> Tile {
+    let x = xblock(xi, lane);
+    return Tile(
+        Acc(t.r0.v + dot32(q.r0, x)),
+        Acc(t.r1.v + dot32(q.r1, x)),
+        Acc(t.r2.v + dot32(q.r2, x)),
+        Acc(t.r3.v + dot32(q.r3, x)),
+    );
+}
+
+fn finish(acc: Acc) -> Sums {
+    return Sums(vec4<f32>(acc.v, 0.0, 0.0, 0.0), vec4<f32>(), vec4<f32>(), vec4<f32>());
 }

@@ -1,4 +1,5 @@
 // Shared by matvec, matvec_rows and matmul: parameters, output and epilogue.
+#use types
 #use activation
 
 struct Params {
@@ -17,14 +18,8 @@ struct Params {
 @group(0) @binding(0) var<uniform> P: Params;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
 
-// What a lane gathers for one row: up to eight columns (slot columns).
-struct Acc {
-    a: vec4<f32>,
-    b: vec4<f32>,
-}
-
 fn row_mult(row: u32) -> f32 {
-    return bitcast<f32>(wload(P.mult + row / 4u)[row & 3u]);
+    return bitcast<f32>(wword(P.mult + row / 4u)[row & 3u]);
 }
 
 // Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.
@@ -59,20 +54,4 @@ fn emit(c: u32, row: u32, v0: f32, v1: f32) {
             out[i + 1u] = v1;
         }
     }
-}
-
-fn emit_columns(row: u32, a0: Acc, a1: Acc) {
-    let m0 = row_mult(row);
-    let m1 = row_mult(row + 1u);
-    emit(0u, row, a0.a.x * m0, a1.a.x * m1);
-    if P.n_cols == 1u {
-        return;
-    }
-    emit(1u, row, a0.a.y * m0, a1.a.y * m1);
-    emit(2u, row, a0.a.z * m0, a1.a.z * m1);
-    emit(3u, row, a0.a.w * m0, a1.a.w * m1);
-    emit(4u, row, a0.b.x * m0, a1.b.x * m1);
-    emit(5u, row, a0.b.y * m0, a1.b.y * m1);
-    emit(6u, row, a0.b.z * m0, a1.b.z * m1);
-    emit(7u, row, a0.b.w * m0, a1.b.w * m1);
 }

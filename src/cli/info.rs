@@ -10,7 +10,7 @@ use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
 use tokstep::plan::{self, Sizes};
 use tokstep::text::{ChatTemplate, Tokenizer};
-use tokstep::{Error, Result, quant};
+use tokstep::{Error, Result, quant, synth};
 
 /// Metadata, tensors by type, the memory a context needs, and what is unsupported and why
 #[derive(Args)]
@@ -18,14 +18,18 @@ use tokstep::{Error, Result, quant};
 Examples:
   tokstep info model.gguf
   tokstep info -m smollm2 -c 4096
+  tokstep info --synthetic qwen3-4b:q8_0
   tokstep info model.gguf --full --tensors")]
 pub struct InfoArgs {
     /// Path of a GGUF file, or a known name
-    #[arg(value_name = "FILE", required_unless_present = "model")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["model", "synthetic"])]
     file: Option<String>,
     /// The same as FILE
     #[arg(short, long, conflicts_with = "file")]
     model: Option<String>,
+    /// A model of this shape with random weights instead, as of `tokstep bench --synthetic`
+    #[arg(long, value_name = "NAME[:TYPE]", conflicts_with_all = ["file", "model"])]
+    synthetic: Option<String>,
     /// Context to show the memory for [default: 2048, 8192 and the model's own]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
@@ -42,7 +46,10 @@ pub struct InfoArgs {
 
 pub fn run(args: &InfoArgs) -> Result<()> {
     let model = args.file.as_ref().or(args.model.as_ref());
-    let gguf = Gguf::open(&load::path(model.expect("clap requires one"))?)?;
+    let gguf = match &args.synthetic {
+        Some(wish) => synth::open(wish)?,
+        None => Gguf::open(&load::path(model.expect("clap requires one"))?)?,
+    };
     out::line(format_args!("file       {}", gguf.path().display()))?;
     out::line(format_args!(
         "format     GGUF v{}, {} bytes, alignment {}",

@@ -38,8 +38,16 @@ pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
         device: args.device.clone(),
         ..options
     };
+    let path = path(&args.model)?;
+    under_bars(|progress| Engine::load(&path, &options, progress))
+}
+
+/// Runs a load under its bars, and says what came of it.
+pub fn under_bars(
+    load: impl FnOnce(&mut dyn FnMut(LoadStage)) -> Result<Engine>,
+) -> Result<Engine> {
     let mut bar: Option<indicatif::ProgressBar> = None;
-    let engine = Engine::load(&path(&args.model)?, &options, &mut |stage| {
+    let engine = load(&mut |stage| {
         let (what, done, total) = match stage {
             LoadStage::Weights { done, total } => ("weights", done, total),
             LoadStage::Pipelines { done, total } => ("pipelines", done.into(), total.into()),

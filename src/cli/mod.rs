@@ -16,6 +16,7 @@ mod pull;
 mod run;
 mod sample;
 mod stats;
+mod synthetic;
 mod text;
 
 use clap::{Args, Parser, Subcommand};

@@ -80,17 +80,34 @@ impl Engine {
         progress: &mut dyn FnMut(LoadStage),
     ) -> Result<Engine> {
         let start = Instant::now();
-        let gguf = Gguf::open(path)?;
-        let model = Model::from_gguf(&gguf)?;
-        let tokenizer = Tokenizer::from_gguf(&gguf)?;
+        Engine::begin(start, &Gguf::open(path)?, o, progress)
+    }
+
+    /// Loads a model that is open already, or that has no file ([`synth`](mod@crate::synth)).
+    pub fn load_gguf(
+        gguf: &Gguf,
+        o: &EngineOptions,
+        progress: &mut dyn FnMut(LoadStage),
+    ) -> Result<Engine> {
+        Engine::begin(Instant::now(), gguf, o, progress)
+    }
+
+    fn begin(
+        start: Instant,
+        gguf: &Gguf,
+        o: &EngineOptions,
+        progress: &mut dyn FnMut(LoadStage),
+    ) -> Result<Engine> {
+        let model = Model::from_gguf(gguf)?;
+        let tokenizer = Tokenizer::from_gguf(gguf)?;
         if tokenizer.n_vocab() > model.hyper.n_vocab as usize {
             return Err(Error::VocabTooLarge {
-                path: path.to_path_buf(),
+                path: gguf.path().to_path_buf(),
                 tokens: tokenizer.n_vocab(),
                 rows: model.hyper.n_vocab,
             });
         }
-        let template = ChatTemplate::from_gguf(&gguf)?;
+        let template = ChatTemplate::from_gguf(gguf)?;
         let mut gpu = Gpu::open(o.device.as_deref())?;
         if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
             adjust(&mut gpu.caps);
@@ -101,7 +118,7 @@ impl Engine {
             chunk: o.prefill_chunk,
         };
         let program = fitting(&model, &gpu.caps, gpu.memory, wish)?;
-        let mut info = info::describe(&gguf, &model, &gpu, &program);
+        let mut info = info::describe(gguf, &model, &gpu, &program);
         let total = info.matrix_bytes;
         let mut done = 0;
         let program = GpuProgram::load(gpu.clone(), program, &mut |l| match l {
@@ -261,6 +278,7 @@ mod tests {
         let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
         let caps = Caps {
             subgroups: false,
+            subgroup_min: 1,
             subgroup_max: 1,
             software: true,
             max_storage: 128 << 20,

@@ -30,6 +30,8 @@ pub struct TensorInfo {
     pub(super) start: u64,
     /// Bytes of data.
     pub(super) bytes: u64,
+    /// Bytes that are there; if fewer than `bytes`, they repeat until the tensor is full.
+    pub(super) held: u64,
 }
 
 impl TensorInfo {
@@ -43,6 +45,16 @@ impl TensorInfo {
         self.shape.iter().product()
     }
 
+    /// Bytes of one row of `shape[0]` weights.
+    pub fn row_bytes(&self) -> u64 {
+        self.shape[0] / self.ty.block * self.ty.bytes
+    }
+
+    /// Rows after which the rows repeat; `None` if they do not, as in every file.
+    pub fn period(&self) -> Option<usize> {
+        (self.held < self.bytes).then_some((self.held / self.row_bytes()) as usize)
+    }
+
     /// Number of rows of `shape[0]` weights.
     pub fn rows(&self) -> u64 {
         self.shape[1..].iter().product()
@@ -54,10 +66,13 @@ pub(crate) struct Header {
     pub(crate) alignment: u64,
     pub(crate) meta: Vec<(String, Value)>,
     pub(crate) tensors: Vec<TensorInfo>,
+    /// First byte behind the last tensor, where the next one would begin.
+    pub(crate) end: u64,
 }
 
 impl Header {
-    pub(crate) fn read(path: &Path, file: &Bytes, part: usize) -> Result<Header> {
+    /// Reads the header of `file`, whose tensors must lie within `size` bytes.
+    pub(crate) fn read(path: &Path, file: &Bytes, part: usize, size: u64) -> Result<Header> {
         let mut r = Reader::new(path, file);
         let version = read_version(&mut r, file)?;
         let n_tensors = r.count(LEAST_TENSOR, &|| "the number of tensors".into())?;
@@ -89,12 +104,14 @@ impl Header {
             tensors.push(t);
         }
         let data = (r.pos() as u64).next_multiple_of(alignment);
-        place(path, &mut tensors, data, alignment, file.len() as u64)?;
+        place(path, &mut tensors, data, alignment, size)?;
+        let last = tensors.iter().map(|t| t.start + t.bytes).max();
         Ok(Header {
             version,
             alignment,
             meta,
             tensors,
+            end: last.unwrap_or(data).next_multiple_of(alignment),
         })
     }
 }
@@ -198,6 +215,7 @@ fn read_tensor(r: &mut Reader, i: usize, part: usize) -> Result<TensorInfo> {
         part,
         start,
         bytes,
+        held: bytes,
     })
 }
 

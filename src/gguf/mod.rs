@@ -8,17 +8,20 @@ mod lookup;
 mod reader;
 mod split;
 mod value;
+mod write;
 
 pub use ggml_type::GgmlType;
 pub use header::TensorInfo;
 pub use split::files as split_files;
 pub use value::{Array, Value, ValueType};
+pub use write::{NewTensor, header};
 
 use crate::{Error, Result};
 use bytes::Bytes;
 use header::Header;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +38,8 @@ struct Inner {
     tensors: Vec<TensorInfo>,
     names: HashMap<String, usize>,
     files: Vec<Bytes>,
+    /// Bytes of all files, or that a file would have.
+    bytes: u64,
 }
 
 /// A tensor whose shape is what the caller asked for.
@@ -58,13 +63,42 @@ impl Gguf {
     }
 
     fn read(path: &Path, bytes: Bytes) -> Result<Gguf> {
-        let first = Header::read(path, &bytes, 0)?;
+        let mut first = Header::read(path, &bytes, 0, bytes.len() as u64)?;
         let rest = split::rest(path, &first)?;
-        let (mut files, mut tensors) = (vec![bytes], first.tensors);
+        let mut files = vec![bytes];
         for (bytes, header) in rest {
             files.push(bytes);
-            tensors.extend(header.tensors);
+            first.tensors.extend(header.tensors);
         }
+        let bytes = files.iter().map(|f| f.len() as u64).sum();
+        Gguf::new(path, first, files, bytes)
+    }
+
+    /// A model of which only the header exists, as [`header`] writes it. The data of each tensor is
+    /// the rows of `pool` that `place` says (a range of bytes), again and again until the tensor is
+    /// full. `name` stands for the path.
+    pub fn repeating(
+        name: &str,
+        header: Vec<u8>,
+        pool: Vec<u8>,
+        place: impl Fn(&TensorInfo) -> Range<usize>,
+    ) -> Result<Gguf> {
+        let (path, file) = (Path::new(name), Bytes::from(header));
+        let mut header = Header::read(path, &file, 0, u64::MAX)?;
+        for t in &mut header.tensors {
+            let range = place(t);
+            assert!(range.end <= pool.len(), "{}: {range:?}", t.name);
+            (t.part, t.start) = (1, range.start as u64);
+            t.held = (range.len() as u64).min(t.bytes);
+            let rows = t.held / t.row_bytes();
+            assert!(rows > 0 && rows * t.row_bytes() == t.held, "{}", t.name);
+        }
+        let bytes = header.end;
+        Gguf::new(path, header, vec![file, pool.into()], bytes)
+    }
+
+    fn new(path: &Path, first: Header, files: Vec<Bytes>, bytes: u64) -> Result<Gguf> {
+        let tensors = first.tensors;
         let mut names = HashMap::new();
         for (i, t) in tensors.iter().enumerate() {
             if names.insert(t.name.clone(), i).is_some() {
@@ -89,6 +123,7 @@ impl Gguf {
             tensors,
             names,
             files,
+            bytes,
         }));
         let found = gguf.tensors().len() as u64;
         match gguf.u64("split.tensors.count")? {
@@ -118,7 +153,7 @@ impl Gguf {
 
     /// Bytes of all parts.
     pub fn file_bytes(&self) -> u64 {
-        self.0.files.iter().map(|f| f.len() as u64).sum()
+        self.0.bytes
     }
 
     /// All metadata, in file order (of the first part).
@@ -166,9 +201,17 @@ impl Gguf {
         })
     }
 
-    /// The blocks of one of this file's tensors.
+    /// The blocks of one of this file's tensors; of one whose rows repeat, the first
+    /// [`TensorInfo::period`] rows.
     pub fn data(&self, t: &TensorInfo) -> &[u8] {
-        &self.0.files[t.part][t.start as usize..(t.start + t.bytes) as usize]
+        &self.0.files[t.part][t.start as usize..(t.start + t.held) as usize]
+    }
+
+    /// The blocks of row `r` of one of this file's tensors.
+    pub fn row(&self, t: &TensorInfo, r: usize) -> &[u8] {
+        let bytes = t.row_bytes() as usize;
+        let r = t.period().map_or(r, |period| r % period);
+        &self.data(t)[r * bytes..][..bytes]
     }
 }
 

@@ -125,10 +125,11 @@ impl<'a> Reader<'a> {
                 Place::Strings(starts)
             }
             ValueType::Array => {
+                let start = self.pos;
                 for _ in 0..len {
                     self.array(key, depth - 1, what)?;
                 }
-                Place::Nested
+                Place::Nested(start..self.pos)
             }
             _ => {
                 let start = self.pos;

@@ -4,6 +4,7 @@
 use super::bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 /// Type of a metadata value (source: GGUF's `gguf_metadata_value_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,11 @@ impl ValueType {
             U8, I8, U16, I16, U32, I32, F32, Bool, Str, Array, U64, I64, F64,
         ]
     };
+
+    /// Number of the type in a file.
+    pub(crate) fn id(self) -> u32 {
+        self as u32
+    }
 
     /// The type with this number in a file.
     pub(crate) fn from_id(id: u32) -> Option<ValueType> {
@@ -227,8 +233,8 @@ pub(crate) enum Place {
     Scalars(usize),
     /// Strings: position of each string's text; its length stands in the 8 bytes before.
     Strings(Vec<usize>),
-    /// Arrays of arrays: checked, but nothing reads them.
-    Nested,
+    /// Arrays of arrays: checked, but nothing reads them; where they lie.
+    Nested(Range<usize>),
 }
 
 impl Array {
@@ -240,6 +246,47 @@ impl Array {
             file,
             at,
         }
+    }
+
+    /// An array of strings.
+    pub fn of_strs<'t>(strs: impl IntoIterator<Item = &'t [u8]>) -> Array {
+        let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+        for s in strs {
+            bytes.extend((s.len() as u64).to_le_bytes());
+            starts.push(bytes.len());
+            bytes.extend(s);
+        }
+        let (len, at) = (starts.len(), Place::Strings(starts));
+        Array::new(ValueType::Str, len, bytes.into(), at)
+    }
+
+    /// An array of 32-bit floats.
+    pub fn of_f32(values: &[f32]) -> Array {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let at = Place::Scalars(0);
+        Array::new(ValueType::F32, values.len(), bytes.into(), at)
+    }
+
+    /// An array of 32-bit integers.
+    pub fn of_i32(values: &[i32]) -> Array {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let at = Place::Scalars(0);
+        Array::new(ValueType::I32, values.len(), bytes.into(), at)
+    }
+
+    /// The elements as they lie in a file.
+    pub(crate) fn raw(&self) -> &[u8] {
+        let range = match &self.at {
+            Place::Scalars(start) => *start..*start + self.len * self.elem.size().unwrap_or(0),
+            Place::Strings(starts) => {
+                match (starts.first(), self.strs().and_then(Iterator::last)) {
+                    (Some(first), Some(last)) => first - 8..starts[starts.len() - 1] + last.len(),
+                    _ => 0..0,
+                }
+            }
+            Place::Nested(range) => range.clone(),
+        };
+        &self.file[range]
     }
 
     /// Type of the elements.

@@ -95,8 +95,14 @@ impl Gpu {
         })?;
         let caps = Caps {
             subgroups: features.contains(wgpu::Features::SUBGROUP),
+            subgroup_min: info.subgroup_min_size,
             subgroup_max: info.subgroup_max_size.max(1),
-            software: info.device_type == wgpu::DeviceType::Cpu,
+            // Its weights are read as images.
+            software: info.device_type == wgpu::DeviceType::Cpu
+                && adapter
+                    .get_texture_format_features(wgpu::TextureFormat::Rgba32Uint)
+                    .flags
+                    .contains(wgpu::TextureFormatFeatureFlags::STORAGE_READ_ONLY),
             max_storage: limits
                 .max_storage_buffer_binding_size
                 .min(limits.max_buffer_size),

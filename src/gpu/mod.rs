@@ -11,6 +11,7 @@ mod pipelines;
 mod profile;
 mod program;
 mod read;
+mod repeat;
 mod trusted;
 mod upload;
 

@@ -5,8 +5,10 @@ use rayon::prelude::*;
 
 use super::device::Gpu;
 use super::program::Resource;
+use super::repeat;
 use crate::Result;
 use crate::model::Matrix;
+use crate::model::matrix::TILE_ROWS;
 use crate::plan::{Buffer, Init};
 
 /// Words repacked before they are handed to the device (16 MiB).
@@ -18,6 +20,13 @@ pub fn upload(gpu: &Gpu, b: &Buffer, r: &Resource, done: &mut dyn FnMut(u64)) ->
         Init::Zero => {}
         Init::F32(v) => write(gpu, r, 0, bytemuck::cast_slice(v)),
         Init::U32(v) => write(gpu, r, 0, bytemuck::cast_slice(v)),
+        Init::Rows {
+            matrix,
+            first,
+            rows,
+        } if b.texture.is_none() && matrix.period(*first).is_some() => {
+            return repeat::upload_rows(gpu, r, matrix, *first, *rows, done);
+        }
         Init::Rows {
             matrix,
             first,
@@ -37,7 +46,9 @@ fn upload_rows(
     done: &mut dyn FnMut(u64),
 ) -> Result<()> {
     let row_words = m.row_vec4s() * 4;
-    let per_piece = (PIECE / row_words).max(1);
+    // Rows that are laid out together.
+    let tile = if b.texture.is_some() { TILE_ROWS } else { 1 };
+    let per_piece = (PIECE / row_words / tile).max(1) * tile;
     // A texture is written in whole lines, so what is left of a piece waits for the next.
     let line = b.texture.map_or(4, |shift| 4usize << shift);
     let mut mult = vec![0f32; rows.next_multiple_of(4)];
@@ -58,12 +69,19 @@ fn upload_rows(
     for start in (0..rows).step_by(per_piece) {
         let n = per_piece.min(rows - start);
         let old = words.len();
-        words.resize(old + n * row_words, 0);
+        words.resize(old + n.next_multiple_of(tile) * row_words, 0);
         words[old..]
-            .par_chunks_mut(row_words)
-            .zip(mult[start..start + n].par_iter_mut())
+            .par_chunks_mut(tile * row_words)
+            .zip(mult[start..start + n].par_chunks_mut(tile))
             .enumerate()
-            .for_each(|(i, (out, mult))| *mult = (m.ty.repack)(m.row(first + start + i), m.k, out));
+            .for_each(|(i, (out, mult))| {
+                let first = first + start + i * tile;
+                if tile == 1 {
+                    m.repack(first, out, mult);
+                } else {
+                    m.repack_tile(first, out, mult);
+                }
+            });
         flush(&mut words, false)?;
         done(n as u64 * (m.k / m.ty.block * m.ty.bytes) as u64);
     }
@@ -72,7 +90,7 @@ fn upload_rows(
 }
 
 /// Writes words from a byte offset on (whole lines, for a texture).
-fn write(gpu: &Gpu, r: &Resource, at: u64, words: &[u32]) {
+pub(super) fn write(gpu: &Gpu, r: &Resource, at: u64, words: &[u32]) {
     let bytes: &[u8] = bytemuck::cast_slice(words);
     match r {
         Resource::Buffer(b) => gpu.queue.write_buffer(b, at, bytes),

@@ -5,6 +5,8 @@
 pub struct Caps {
     /// Subgroup operations work.
     pub subgroups: bool,
+    /// Smallest subgroup the device may use.
+    pub subgroup_min: u32,
     /// Largest subgroup the device may use.
     pub subgroup_max: u32,
     /// Weights as textures and activations through uniforms, one row per lane: a software device.
@@ -56,6 +58,11 @@ impl Caps {
                 "slots/weights_storage.wgsl"
             },
         )
+    }
+
+    /// Whether lanes can hand activations on to each other (slot `x_spread`).
+    pub fn spread(&self) -> bool {
+        self.subgroups && self.subgroup_min >= 8
     }
 
     /// Whether `bytes` of activations can come through slot `x_uniform`, whose binding is always

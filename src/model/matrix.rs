@@ -110,30 +110,80 @@ impl Matrix {
     pub fn row(&self, r: usize) -> &[u8] {
         let (part, r) = match self.order {
             Order::Interleaved => (&self.parts[r % 2], r / 2),
-            Order::Stacked => {
-                let mut r = r;
-                let part = self.parts.iter().find(|p| {
-                    let here = r < p.rows;
-                    if !here {
-                        r -= p.rows;
-                    }
-                    here
-                });
-                (
-                    part.unwrap_or_else(|| panic!("row past the end of {}", self.label)),
-                    r,
-                )
-            }
+            Order::Stacked => self.stacked(r),
         };
         let r = part.unpair.map_or(r, |u| u.source(r));
-        let bytes = self.k / self.ty.block * self.ty.bytes;
-        &self.gguf.data(&self.gguf.tensors()[part.tensor])[r * bytes..][..bytes]
+        self.gguf.row(self.info(part), r)
+    }
+
+    /// The part that row `r` of stacked parts belongs to, and its row there.
+    fn stacked(&self, mut r: usize) -> (&Part, usize) {
+        let part = self.parts.iter().find(|p| {
+            let here = r < p.rows;
+            if !here {
+                r -= p.rows;
+            }
+            here
+        });
+        let part = part.unwrap_or_else(|| panic!("row past the end of {}", self.label));
+        (part, r)
+    }
+
+    fn info(&self, part: &Part) -> &TensorInfo {
+        &self.gguf.tensors()[part.tensor]
+    }
+
+    /// For a matrix whose rows repeat, as those of no file do: the rows after which they do, and the
+    /// row up to which they do, from row `first` on.
+    pub fn period(&self, first: usize) -> Option<(usize, usize)> {
+        let of = |part: &Part| {
+            let period = self.info(part).period()?;
+            // Rotary rows change places within their head.
+            let heads = part.unpair.map_or(1, |u| u.head_dim);
+            Some(common_multiple(period, heads))
+        };
+        match self.order {
+            Order::Interleaved => {
+                let (a, b) = (of(&self.parts[0])?, of(&self.parts[1])?);
+                Some((2 * common_multiple(a, b), self.rows))
+            }
+            Order::Stacked => {
+                self.parts.iter().find_map(of)?;
+                let (part, r) = self.stacked(first);
+                Some((of(part).unwrap_or(part.rows), first - r + part.rows))
+            }
+        }
     }
 
     /// Row `r` as exact f32 values.
     pub fn decode_row(&self, r: usize, out: &mut Vec<f32>) {
         out.resize(self.k, 0.0);
         (self.ty.decode)(self.row(r), out);
+    }
+
+    /// Repacks rows `first..first + n` one after the other into `out`, and their multipliers.
+    pub fn repack(&self, first: usize, out: &mut [u32], mult: &mut [f32]) {
+        let records = out.chunks_exact_mut(4 * self.row_vec4s());
+        for ((r, out), mult) in (first..).zip(records).zip(mult) {
+            *mult = (self.ty.repack)(self.row(r), self.k, out);
+        }
+    }
+
+    /// Repacks up to [`TILE_ROWS`] rows as a tile of `slots/weights_texture.wgsl`: word `i` of all rows,
+    /// then word `i + 1`; rows that are not there are zero.
+    pub fn repack_tile(&self, first: usize, out: &mut [u32], mult: &mut [f32]) {
+        let words = self.row_vec4s();
+        let mut record = vec![0; 4 * words];
+        if mult.len() < TILE_ROWS {
+            out.fill(0);
+        }
+        for (r, mult) in mult.iter_mut().enumerate() {
+            self.repack(first + r, &mut record, std::slice::from_mut(mult));
+            let place = r % 4 * 8 + r / 4;
+            for (i, word) in record.chunks_exact(4).enumerate() {
+                out[4 * (TILE_ROWS * i + place)..][..4].copy_from_slice(word);
+            }
+        }
     }
 
     /// Bytes of all rows in the file.
@@ -145,6 +195,17 @@ impl Matrix {
     pub fn row_vec4s(&self) -> usize {
         (self.ty.row_vec4s)(self.k)
     }
+}
+
+/// Rows of a tile of the layout for textures.
+pub const TILE_ROWS: usize = 32;
+
+fn common_multiple(a: usize, b: usize) -> usize {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
 }
 
 /// A vector of `n` numbers of any type we can decode.

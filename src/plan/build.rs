@@ -8,7 +8,7 @@ use super::sizes::{PAGE_LEN, RING_LEN};
 use super::{Bind, BufId, Buffer, Init, Io, Plan, Pool, Program, Sizes};
 use crate::kernel::Caps;
 use crate::model::Model;
-use crate::model::matrix::SharedMatrix;
+use crate::model::matrix::{SharedMatrix, TILE_ROWS};
 
 /// Collects buffers; plans are built into it by `forward.rs` and `product.rs`.
 pub struct Builder<'a> {
@@ -163,9 +163,19 @@ pub(super) fn bind(name: &'static str, buf: BufId) -> Bind {
     }
 }
 
+/// Where the row multipliers of `rows` rows begin, in 16-byte words.
+pub fn mult_at(caps: &Caps, m: &SharedMatrix, rows: usize) -> u32 {
+    let rows = if caps.software {
+        rows.next_multiple_of(TILE_ROWS)
+    } else {
+        rows
+    };
+    (rows * m.row_vec4s()) as u32
+}
+
 /// The resource for `rows` rows of a matrix from row `first` on, as a device with `caps` wants it.
 pub fn shard(caps: &Caps, m: &SharedMatrix, first: usize, rows: usize) -> Buffer {
-    let mut words = (rows * m.row_vec4s() + rows.div_ceil(4)) as u64;
+    let mut words = (mult_at(caps, m, rows) as usize + rows.div_ceil(4)) as u64;
     let texture = caps.software.then(|| {
         // Short lines waste little at the end; a side has a limit.
         let mut shift = 6;

@@ -3,7 +3,7 @@
 //! A batch is a list of columns, each one token at one position of one slot. Decoding has a column
 //! per slot, a prompt chunk has consecutive positions of one slot; the steps are the same.
 
-use super::build::{Builder, bind};
+use super::build::{Builder, bind, mult_at};
 use super::product::Act;
 use super::{BufId, Dim, Step};
 use crate::kernel::Shader;
@@ -157,7 +157,7 @@ impl Builder<'_> {
             let params = GetRows {
                 nb,
                 row_vec4s: m.row_vec4s() as u32,
-                mult: (rows * m.row_vec4s()) as u32,
+                mult: mult_at(self.caps, m, rows),
                 rows: rows as u32,
                 row0: first as u32,
                 tex_shift: self.buffers[buf].texture.unwrap_or(0),

@@ -1,12 +1,12 @@
 //! Matrix products: which of the three kernels, in which tiles, over which shards.
 
-use super::build::Builder;
+use super::build::{Builder, mult_at};
 use super::{Bind, BufId, Dim, Step};
 use crate::kernel::choose::UNIFORM_X;
 use crate::kernel::params::{MatVec, Mode};
 use crate::kernel::{Caps, Shader};
 use crate::model::Matrix;
-use crate::model::matrix::SharedMatrix;
+use crate::model::matrix::{SharedMatrix, TILE_ROWS};
 use crate::plan::sizes::stride;
 
 /// A column-strided activation: buffer and f32 from column to column.
@@ -23,42 +23,70 @@ pub struct Act {
 pub struct Cut {
     /// `matvec`, `matvec_rows` or `matmul`.
     pub kernel: &'static str,
-    /// 1, 4 or 8 columns in one pass over the weights (unused by `matmul`).
+    /// 1 to [`MAX_COLUMNS`] columns in one pass over the weights (unused by `matmul`).
     pub columns: u32,
-    /// Activations through a uniform binding.
-    pub uniform: bool,
+    /// How activations come in.
+    pub x: X,
 }
+
+/// How a kernel gets its activations (slot `x`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum X {
+    /// From storage.
+    Storage,
+    /// Through a uniform binding.
+    Uniform,
+    /// Through a uniform binding, a lane at a time, and broadcast.
+    Spread,
+}
+
+impl X {
+    /// The slot and its file.
+    pub fn slot(self) -> (&'static str, &'static str) {
+        let file = match self {
+            X::Storage => "slots/x_storage.wgsl",
+            X::Uniform => "slots/x_uniform.wgsl",
+            X::Spread => "slots/x_spread.wgsl",
+        };
+        ("x", file)
+    }
+}
+
+/// Most columns that slot `columns_n` has room for.
+pub const MAX_COLUMNS: u32 = 16;
 
 /// Chooses for a device, a row length in f32 and a number of columns.
 pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     let fits = |n: u32| caps.uniform_x(n * x_stride * 4);
-    let wanted = match cols {
-        1 => 1,
-        2..=4 => 4,
-        _ => 8,
-    };
+    // A chunk goes by eights: wider tiles gain less than a last one that is not full loses.
+    let wanted = if cols > MAX_COLUMNS { 8 } else { cols };
     if caps.software {
         // Fewer columns at a time beat activations from storage, which are scalar loads there.
-        let columns = [8, 4, 1]
-            .into_iter()
-            .filter(|n| *n <= wanted)
-            .find(|n| fits(*n));
+        let columns = (1..=wanted).rev().find(|n| fits(*n));
         return Cut {
             kernel: "matvec_rows",
             columns: columns.unwrap_or(wanted),
-            uniform: columns.is_some(),
+            x: match columns {
+                None => X::Storage,
+                Some(_) if caps.spread() => X::Spread,
+                Some(_) => X::Uniform,
+            },
         };
     }
-    let kernel = if cols <= 8 { "matvec" } else { "matmul" };
+    let kernel = if cols <= MAX_COLUMNS {
+        "matvec"
+    } else {
+        "matmul"
+    };
     Cut {
         kernel,
         columns: wanted,
-        uniform: false,
+        x: X::Storage,
     }
 }
 
-/// Rows of a matrix per shard: as many as fit the binding (or texture), a multiple of four so that
-/// pairs of rows and the row multipliers stay whole.
+/// Rows of a matrix per shard: as many as fit the binding (or texture), whole tiles, and a multiple of
+/// four so that pairs of rows and the row multipliers stay whole.
 pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
     let row = m.row_vec4s() as u64 * 16 + 4;
     let limit = if caps.software {
@@ -67,7 +95,8 @@ pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
     } else {
         caps.max_storage
     };
-    let rows = ((limit - 4096) / row) as usize / 4 * 4;
+    let whole = if caps.software { TILE_ROWS } else { 4 };
+    let rows = ((limit - 4096) / row) as usize / whole * whole;
     assert!(rows > 0, "one row of {} is larger than a binding", m.label);
     rows.min(m.rows)
 }
@@ -104,7 +133,7 @@ impl Builder<'_> {
                 let params = MatVec {
                     nb,
                     row_vec4s: matrix.row_vec4s() as u32,
-                    mult: (rows * matrix.row_vec4s()) as u32,
+                    mult: mult_at(self.caps, matrix, rows),
                     rows: rows as u32,
                     out_row: out_row + first as u32,
                     tex_shift: self.buffers[buf].texture.unwrap_or(0),
@@ -162,20 +191,11 @@ impl Builder<'_> {
 
 /// The pipeline and grid of a product with `rows` rows, `quant` the shader file of their weight type.
 pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader, [Dim; 3]) {
-    let x = (
-        "x",
-        if cut.uniform {
-            "slots/x_uniform.wgsl"
-        } else {
-            "slots/x_storage.wgsl"
-        },
-    );
     let columns = match cut.columns {
         1 => "slots/columns_1.wgsl",
-        4 => "slots/columns_4.wgsl",
-        _ => "slots/columns_8.wgsl",
+        _ => "slots/columns_n.wgsl",
     };
-    let mut slots = vec![("quant", quant), caps.weights(), x];
+    let mut slots = vec![("quant", quant), caps.weights(), cut.x.slot()];
     let mut overrides = Vec::new();
     // Workgroups along x, the rest along the free dimension.
     let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));
@@ -185,16 +205,16 @@ pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader,
             [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
         }
         "matvec_rows" => {
-            let lanes = 32;
+            let lanes = 8;
             slots.push(("columns", columns));
-            overrides.push(("WG", lanes));
-            let (a, b) = split(rows.div_ceil(2 * lanes));
+            overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
+            let (a, b) = split(rows.div_ceil(4 * lanes));
             [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
         }
         _ => {
             let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
             slots.extend([("columns", columns), caps.team()]);
-            overrides.push(("WG", lanes));
+            overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
             let teams = if caps.subgroups {
                 (lanes / caps.subgroup_max).max(1)
             } else {

@@ -2,7 +2,7 @@
 //!
 //! GPU row: [4 words per block: 32 bf16, two per u32, the first one low].
 
-use super::pack::{blocks, copy, half, split};
+use super::pack::{blocks, copy, even, half, split};
 
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [4 * blocks(k)]
@@ -18,4 +18,10 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [weights] = split(out, sections(k));
     copy(row, weights);
     1.0
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    let bits = (even(u32::from(half(b, 0)) << 16) * deviation).to_bits();
+    b.copy_from_slice(&((bits >> 16) as u16).to_le_bytes());
 }

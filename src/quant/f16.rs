@@ -2,7 +2,7 @@
 //!
 //! GPU row: [4 words per block: 32 f16 times the row scale, two per u32, the first one low].
 
-use super::pack::{self, RowScale, blocks, copy, half, pair, split};
+use super::pack::{self, RowScale, blocks, copy, even, half, pair, put_f16, split};
 
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [4 * blocks(k)]
@@ -22,4 +22,10 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         *w = pair(scale.apply(*w as u16), scale.apply((*w >> 16) as u16));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    let bits = u32::from(half(b, 0)) << 16;
+    put_f16(b, 0, even(bits) * deviation);
 }

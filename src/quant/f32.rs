@@ -2,7 +2,7 @@
 //!
 //! GPU row: [8 words per block: 32 f32].
 
-use super::pack::{blocks, copy, split};
+use super::pack::{blocks, copy, even, split};
 
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [8 * blocks(k)]
@@ -18,4 +18,10 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [weights] = split(out, sections(k));
     copy(row, weights);
     1.0
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    let bits = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+    b.copy_from_slice(&(even(bits) * deviation).to_le_bytes());
 }

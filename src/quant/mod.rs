@@ -41,6 +41,9 @@ pub struct QuantType {
     /// is not a multiple of 32 is filled up with zero weights. Returns what the row's results must
     /// be multiplied by.
     pub repack: fn(row: &[u8], k: usize, out: &mut [u32]) -> f32,
+    /// Turns a block of random bytes into one whose weights lie around 0 with this deviation, for
+    /// models that exist by shape only.
+    pub random: fn(block: &mut [u8], deviation: f32),
     /// Shader file that fills the slot `quant`, below `shaders/`.
     pub shader: &'static str,
 }
@@ -65,6 +68,7 @@ macro_rules! row {
             decode: $module::decode,
             row_vec4s: |k| $module::sections(k).iter().sum(),
             repack: $module::repack,
+            random: $module::random,
             shader: concat!("quant/", stringify!($module), ".wgsl"),
         }
     }};
@@ -90,4 +94,41 @@ pub static ALL: &[QuantType] = &[
 /// The type with this ggml number, if the engine can run it.
 pub fn by_id(id: u32) -> Option<&'static QuantType> {
     ALL.iter().find(|t| t.ggml.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_blocks_lie_around_0_with_the_deviation_asked_for() {
+        let mut state = 1u64;
+        let mut byte = || {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as u8
+        };
+        for t in ALL {
+            for deviation in [1.0f32, 0.02, 0.006] {
+                let blocks = 1 << 16 >> t.block.ilog2();
+                let mut bytes: Vec<u8> = (0..blocks * t.bytes).map(|_| byte()).collect();
+                for b in bytes.chunks_exact_mut(t.bytes) {
+                    (t.random)(b, deviation);
+                }
+                let mut w = vec![0f32; blocks * t.block];
+                (t.decode)(&bytes, &mut w);
+                let n = w.len() as f64;
+                let mean = w.iter().map(|&w| f64::from(w)).sum::<f64>() / n;
+                let square = w.iter().map(|&w| f64::from(w).powi(2)).sum::<f64>() / n;
+                let found = square.sqrt() / f64::from(deviation);
+                assert!((0.9..1.1).contains(&found), "{}: deviation {found}", t.name);
+                assert!(
+                    mean.abs() < 0.05 * f64::from(deviation),
+                    "{}: mean {mean} of {deviation}",
+                    t.name
+                );
+            }
+        }
+    }
 }

@@ -102,6 +102,25 @@ fn f16_value(half: u16) -> f32 {
     f32::from_bits(value.to_bits() | u32::from(half & 0x8000) << 16)
 }
 
+/// Writes an f16 at byte `at`.
+pub(super) fn put_f16(b: &mut [u8], at: usize, value: f32) {
+    b[at..at + 2].copy_from_slice(&half::f16::from_f32(value).to_le_bytes());
+}
+
+/// Turns the two random bytes at `at` into an f16 of about this size and of either sign, which is
+/// returned as it was rounded.
+pub(super) fn random_f16(b: &mut [u8], at: usize, size: f32) -> f32 {
+    let sign = if b[at] & 1 == 0 { 1.0 } else { -1.0 };
+    let spread = 0.75 + f32::from(b[at + 1]) / 512.0;
+    put_f16(b, at, sign * spread * size);
+    f16(b, at)
+}
+
+/// Random bits as a number around 0, evenly spread with deviation 1.
+pub(super) fn even(bits: u32) -> f32 {
+    (bits as i32 as f32 + 0.5) / (1u64 << 31) as f32 * 3f32.sqrt()
+}
+
 /// 32 4-bit quants from 16 bytes: the low nibbles, then the high ones.
 pub(super) fn nibbles(qs: &[u8]) -> [u8; 32] {
     array::from_fn(|i| if i < 16 { qs[i] & 15 } else { qs[i - 16] >> 4 })

@@ -5,7 +5,9 @@
 //! GPU row: [2 u32 of 16 quants per block, 2 blocks per word][one word per group: 16 bytes
 //! scale | min << 4][f16 d and dmin in one u32 per group, 4 per word].
 
-use super::pack::{self, RowScale, blocks, copy, groups, half, pack, pair, split, two_bits};
+use super::pack::{
+    self, RowScale, blocks, copy, groups, half, pack, pair, put_f16, random_f16, split, two_bits,
+};
 
 const BYTES: usize = 84;
 
@@ -38,4 +40,14 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         d[i] = pair(scale.apply(half(b, 80)), scale.apply(half(b, 82)));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // Quants over 0 .. 3, scales over 0 .. 15; each min is its scale, so that the middle becomes 0.
+    for s in &mut b[..16] {
+        *s = *s & 15 | *s << 4;
+    }
+    let d = random_f16(b, 80, deviation / (1.25f32 * 77.5).sqrt());
+    put_f16(b, 82, 1.5 * d);
 }

@@ -3,7 +3,7 @@
 //!
 //! GPU row: [nb words of 32 nibbles, weight 8i+j = bits 4j of u32 i][f16 d, 8 per word].
 
-use super::pack::{self, RowScale, blocks, half, nibbles, pack, put_half, split};
+use super::pack::{self, RowScale, blocks, half, nibbles, pack, put_half, random_f16, split};
 
 const BYTES: usize = 18;
 
@@ -29,4 +29,11 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         put_half(scales, i, scale.apply(half(b, 0)));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // The quants are spread evenly over -8 .. 7.
+    let rms = (21.5f32).sqrt();
+    random_f16(b, 0, deviation / rms);
 }

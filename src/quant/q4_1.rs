@@ -3,7 +3,7 @@
 //!
 //! GPU row: [nb words of 32 nibbles][f16 d, f16 m in one u32 per block, 4 per word].
 
-use super::pack::{self, RowScale, blocks, half, nibbles, pack, pair, split};
+use super::pack::{self, RowScale, blocks, half, nibbles, pack, pair, put_f16, random_f16, split};
 
 const BYTES: usize = 20;
 
@@ -32,4 +32,11 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         scales[i] = pair(scale.apply(half(b, 0)), scale.apply(half(b, 2)));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // The quants are spread evenly over 0 .. 15, so their middle must become 0.
+    let d = random_f16(b, 0, deviation / (21.25f32).sqrt());
+    put_f16(b, 2, -7.5 * d);
 }

@@ -5,7 +5,9 @@
 //! GPU row: [nb words of 32 nibbles][one word per group: f16 d and dmin; low 4 bits of the 8
 //! scales; low 4 bits of the 8 mins; high 2 bits of the scales, then of the mins].
 
-use super::pack::{self, RowScale, blocks, groups, half, pack, pair, split, take};
+use super::pack::{
+    self, RowScale, blocks, groups, half, pack, pair, put_f16, random_f16, split, take,
+};
 use std::array;
 
 const BYTES: usize = 144;
@@ -74,4 +76,20 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         put_group(b, scale, &mut scales[4 * i..]);
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    random_scales(b, 7.5, deviation / 21.25f32.sqrt());
+}
+
+/// Scales of a Q4_K or Q5_K block whose quants are spread evenly around `middle` with deviation 1.
+pub(super) fn random_scales(b: &mut [u8], middle: f32, deviation: f32) {
+    // Each min is its scale, over 0 .. 63, so that the middle becomes 0.
+    for i in 4..8 {
+        b[i + 4] = b[i];
+        b[i + 8] = b[i + 8] & 15 | b[i + 8] << 4;
+    }
+    let d = random_f16(b, 0, deviation / 1333.5f32.sqrt());
+    put_f16(b, 2, middle * d);
 }

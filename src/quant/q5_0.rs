@@ -4,7 +4,9 @@
 //!
 //! GPU row: [nb words of 32 nibbles][high bits, one u32 per block, 4 per word][f16 d, 8 per word].
 
-use super::pack::{self, RowScale, blocks, five_bits, half, nibbles, pack, put_half, split};
+use super::pack::{
+    self, RowScale, blocks, five_bits, half, nibbles, pack, put_half, random_f16, split,
+};
 
 const BYTES: usize = 22;
 
@@ -35,4 +37,11 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         put_half(scales, i, scale.apply(half(b, 0)));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // The quants are spread evenly over -16 .. 15.
+    let rms = (85.5f32).sqrt();
+    random_f16(b, 0, deviation / rms);
 }

@@ -4,7 +4,9 @@
 //! GPU row: [nb words of 32 nibbles][high bits, one u32 per block, 4 per word][f16 d, f16 m in one
 //! u32 per block, 4 per word].
 
-use super::pack::{self, RowScale, blocks, five_bits, half, nibbles, pack, pair, split};
+use super::pack::{
+    self, RowScale, blocks, five_bits, half, nibbles, pack, pair, put_f16, random_f16, split,
+};
 
 const BYTES: usize = 24;
 
@@ -38,4 +40,11 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         scales[i] = pair(scale.apply(half(b, 0)), scale.apply(half(b, 2)));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // The quants are spread evenly over 0 .. 31, so their middle must become 0.
+    let d = random_f16(b, 0, deviation / (85.25f32).sqrt());
+    put_f16(b, 2, -15.5 * d);
 }

@@ -7,7 +7,7 @@
 //! as in Q4_K].
 
 use super::pack::{blocks, groups, pack, split, take};
-use super::q4_k::{decode_block, k_nibbles, put_group, row_scale};
+use super::q4_k::{decode_block, k_nibbles, put_group, random_scales, row_scale};
 
 const BYTES: usize = 176;
 
@@ -39,4 +39,9 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         put_group(b, scale, &mut scales[4 * i..]);
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    random_scales(b, 15.5, deviation / 85.25f32.sqrt());
 }

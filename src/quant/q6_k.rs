@@ -6,7 +6,7 @@
 //! GPU row: [nb words of 32 low nibbles][2 u32 of 16 high parts per block, 2 blocks per word]
 //! [one word of 16 scales per group][f32 d, 4 groups per word].
 
-use super::pack::{self, blocks, copy, groups, pack, split, take};
+use super::pack::{self, blocks, copy, groups, pack, random_f16, split, take};
 
 const BYTES: usize = 210;
 
@@ -47,4 +47,10 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         d[i] = pack::f16(b, 208).to_bits();
     }
     1.0
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // Quants over -32 .. 31, scales over -128 .. 127.
+    random_f16(b, 208, deviation / (341.5f32 * 5461.5).sqrt());
 }

@@ -3,7 +3,7 @@
 //!
 //! GPU row: [2 words of 32 i8 per block][f16 d, 8 per word].
 
-use super::pack::{self, RowScale, blocks, copy, half, put_half, split};
+use super::pack::{self, RowScale, blocks, copy, half, put_half, random_f16, split};
 
 const BYTES: usize = 34;
 
@@ -29,4 +29,11 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         put_half(scales, i, scale.apply(half(b, 0)));
     }
     scale.multiplier()
+}
+
+/// A block of random bytes becomes one of weights around 0 with this deviation.
+pub(super) fn random(b: &mut [u8], deviation: f32) {
+    // The quants are spread evenly over -128 .. 127.
+    let rms = (5461.5f32).sqrt();
+    random_f16(b, 0, deviation / rms);
 }

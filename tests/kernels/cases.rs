@@ -3,6 +3,7 @@
 //! pipeline: the number of pipelines, not of rows, is what a cold run takes long for.
 
 use tokstep::kernel::params::Mode;
+use tokstep::plan::product::X;
 use tokstep::quant;
 
 /// `out = epilogue(W x)`: `matvec`, `matvec_rows`, `matmul`.
@@ -10,12 +11,12 @@ use tokstep::quant;
 pub struct Product {
     pub kernel: &'static str,
     pub ty: &'static str,
-    /// Columns slot: 1, 4 or 8.
+    /// Columns in one pass, 1 to 16.
     pub columns: u32,
     /// Weights as a texture.
     pub texture: bool,
-    /// Activations through a uniform.
-    pub uniform: bool,
+    /// How activations come in (spread: only where the device has subgroups for it).
+    pub x: X,
     /// Without subgroups.
     pub shared: bool,
     pub rows: usize,
@@ -39,7 +40,7 @@ const PRODUCT: Product = Product {
     ty: "Q4_1",
     columns: 1,
     texture: false,
-    uniform: false,
+    x: X::Storage,
     shared: false,
     rows: 65,
     k: 256,
@@ -118,7 +119,7 @@ fn sweep(all: &mut Vec<Product>, base: Product) {
 pub fn products() -> Vec<Product> {
     let mut all = Vec::new();
     for (i, t) in quant::ALL.iter().enumerate() {
-        let columns = [1, 4, 8][i % 3];
+        let columns = [1, 4, 8, 13][i % 4];
         let base = Product {
             ty: t.name,
             columns,
@@ -136,7 +137,7 @@ pub fn products() -> Vec<Product> {
             Product {
                 kernel: "matvec_rows",
                 texture: true,
-                uniform: true,
+                x: X::Spread,
                 ..base
             },
         );
@@ -151,7 +152,7 @@ pub fn products() -> Vec<Product> {
     // The slot files that those did not combine.
     for ty in ["Q4_1", "Q6_K"] {
         let base = Product { ty, ..PRODUCT };
-        for columns in [1, 4, 8] {
+        for columns in [1, 2, 4, 8, 16] {
             sweep(
                 &mut all,
                 Product {
@@ -173,9 +174,9 @@ pub fn products() -> Vec<Product> {
             &mut all,
             Product {
                 kernel: "matvec_rows",
-                columns: 8,
+                columns: 9,
                 texture: true,
-                uniform: true,
+                x: X::Spread,
                 ..base
             },
         );
@@ -184,6 +185,16 @@ pub fn products() -> Vec<Product> {
             Product {
                 kernel: "matvec_rows",
                 columns: 4,
+                ..base
+            },
+        );
+        sweep(
+            &mut all,
+            Product {
+                kernel: "matvec_rows",
+                columns: 3,
+                texture: true,
+                x: X::Uniform,
                 ..base
             },
         );
@@ -201,7 +212,7 @@ pub fn products() -> Vec<Product> {
         let base = Product {
             kernel,
             texture,
-            uniform: texture,
+            x: if texture { X::Spread } else { X::Storage },
             columns: 4,
             n_cols: 3,
             ..PRODUCT

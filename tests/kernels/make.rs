@@ -8,8 +8,8 @@ use super::weights;
 use tokstep::kernel::params::{self, Mode};
 use tokstep::kernel::{Caps, Shader};
 use tokstep::plan::Dim;
-use tokstep::plan::build::shard;
-use tokstep::plan::product::{self, Cut};
+use tokstep::plan::build::{mult_at, shard};
+use tokstep::plan::product::{self, Cut, X};
 use tokstep::plan::sizes::stride;
 
 pub(super) const ONE: Dim = Dim::Fixed(1);
@@ -65,7 +65,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     let m = weights::matrix(weights::ty(p.ty), p.rows, p.k, p.subnormal, r);
     let gated = matches!(p.mode, Mode::Silu | Mode::Gelu);
     // Not so large that activations saturate.
-    let size = if gated { 0.25 } else { 1.0 };
+    let size = if gated { 0.1 } else { 1.0 };
     let width = if p.kernel == "matmul" {
         p.n_cols.next_multiple_of(32)
     } else {
@@ -86,7 +86,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     let x = case.guarded(
         &x,
         NAN,
-        (width * x_stride) as usize + uniform_words(p.uniform),
+        (width * x_stride) as usize + uniform_words(p.x != X::Storage),
     );
     let out_stride = stride(p.out_row + p.rows as u32);
     let first = p.out_row as usize;
@@ -110,7 +110,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
         let params = params::MatVec {
             nb: p.k.div_ceil(32) as u32,
             row_vec4s: m.row_vec4s() as u32,
-            mult: (rows * m.row_vec4s()) as u32,
+            mult: mult_at(&caps, &m, rows),
             rows: rows as u32,
             out_row: p.out_row + first as u32,
             tex_shift: shift,
@@ -123,7 +123,10 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
         let cut = Cut {
             kernel: p.kernel,
             columns: p.columns,
-            uniform: p.uniform,
+            x: match p.x {
+                X::Spread if !caps.spread() => X::Uniform,
+                x => x,
+            },
         };
         let (shader, grid) = product::shader(&caps, m.ty.shader, cut, rows as u32);
         let binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];
@@ -157,7 +160,7 @@ pub fn get_rows(caps: &Caps, p: &GetRows, r: &mut Rng) -> Case {
     let params = params::GetRows {
         nb,
         row_vec4s: m.row_vec4s() as u32,
-        mult: (ROWS * m.row_vec4s()) as u32,
+        mult: mult_at(&caps, &m, ROWS),
         rows: ROWS as u32,
         row0: 100,
         tex_shift: shift,

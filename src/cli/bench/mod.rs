@@ -9,8 +9,8 @@ mod row;
 mod table;
 mod test;
 
-use super::load::{self, ModelArgs};
-use super::{out, progress};
+use super::synthetic::SourceArgs;
+use super::{load, out, progress};
 use clap::{Args, ValueEnum};
 use measure::Yardsticks;
 use row::Row;
@@ -34,10 +34,11 @@ Examples:
   tokstep bench -m smollm2
   tokstep bench -m model.gguf -p 0 -n 64 -d 0,1024,4096 --plot latency.svg
   tokstep bench -m model.gguf -p 0 -n 32 --parallel 1,2,4,8,9,16
-  tokstep bench -m model.gguf -p 128,512 -r 3 -o json --log runs.jsonl")]
+  tokstep bench -m model.gguf -p 128,512 -r 3 -o json --log runs.jsonl
+  tokstep bench --synthetic llama-3.1-8b:q4_k_m")]
 pub struct BenchArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    model: SourceArgs,
     /// Prompt lengths to process; 0: none
     #[arg(
         short = 'p',
@@ -115,6 +116,9 @@ enum Format {
 }
 
 pub fn run(args: &BenchArgs) -> Result<()> {
+    if args.model.write()? {
+        return Ok(());
+    }
     let tests = test::all(&args.n_prompt, &args.n_gen, &args.n_depth, &args.parallel)?;
     if args.plot.is_some() && !tests.iter().any(|t| t.decodes()) {
         return Err(Error::NothingToPlot);
@@ -143,7 +147,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         for test in now {
             bar.set_message(test.name());
             let samples = measure::measure(&engine, test, args.repetitions, &|| bar.inc(1))?;
-            let row = row::row(engine.info(), &args.model.model, test, &samples, yard);
+            let row = row::row(engine.info(), &args.model.name(), test, &samples, yard);
             // The bar must not stand in the table's way.
             bar.suspend(|| print(args.output, &row, done.rows.is_empty()))?;
             done.rows.push(row);
@@ -199,7 +203,7 @@ fn load(args: &BenchArgs, slots: u32, tests: &[Test]) -> Result<Engine> {
         steps_per_submit: args.steps_per_submit,
         ..EngineOptions::default()
     };
-    let engine = load::engine(&args.model, options)?;
+    let engine = args.model.engine(options)?;
     match tests.iter().find(|t| t.context() > engine.info().context) {
         None => Ok(engine),
         Some(test) => Err(Error::NotEnoughContext {
@@ -246,7 +250,10 @@ fn keep(
         plot::write(path, &title, args.steps_per_submit, &done.series)?;
     }
     if let Some(mut log) = log {
-        let files = log::files(&args.model.model, &load::path(&args.model.model)?)?;
+        let files = match args.model.file() {
+            Some(model) => log::files(model, &load::path(model)?)?,
+            None => json!([]), // a synthetic model: its name stands among the flags
+        };
         log.append(&log::line(info, files, yard, &done.rows))?;
     }
     Ok(())

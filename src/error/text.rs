@@ -1,0 +1,21 @@
+//! Parts of error texts that depend on more than a value.
+
+/// What a file that is not GGUF looks like.
+pub(super) fn foreign(start: &[u8]) -> String {
+    match start {
+        [] => "it is empty".into(),
+        [b'l' | b'f', b'm', b'g', b'g', ..] | [b't', b'j', b'g', b'g', ..] => {
+            "an older ggml format: convert the model again".into()
+        }
+        [b'<', ..] => "it looks like a web page: a failed download?".into(),
+        _ => format!("it starts with \"{}\"", start.escape_ascii()),
+    }
+}
+
+/// What a tensor type that is not known is.
+pub(super) fn tensor_type(id: u32, removed: Option<&str>) -> String {
+    match removed {
+        Some(name) => format!("type {id} ({name}), which was removed from the format"),
+        None => format!("unknown type {id}"),
+    }
+}

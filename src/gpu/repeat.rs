@@ -1,0 +1,77 @@
+//! Uploads matrices whose rows repeat (models that exist by shape only): one period goes over the
+//! host, and the device copies it on until the buffer is full. Textures, which only software devices
+//! use, are filled by the host like any other.
+
+use rayon::prelude::*;
+use wgpu::BufferUsages as Usage;
+
+use super::Encoder;
+use super::device::Gpu;
+use super::program::Resource;
+use super::upload::write;
+use crate::Result;
+use crate::model::Matrix;
+
+/// Bytes the device copies at a time; a longer period is copied whole.
+const COPY: u64 = 4 << 20;
+
+/// Fills a buffer with rows `first` to `first + rows` of a matrix of which [`Matrix::period`] knows, and
+/// with the multipliers behind them. `done` is told the bytes that a file would have had of them.
+pub(super) fn upload_rows(
+    gpu: &Gpu,
+    r: &Resource,
+    m: &Matrix,
+    first: usize,
+    rows: usize,
+    done: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let Resource::Buffer(buffer) = r else {
+        unreachable!("textures take the other way")
+    };
+    let row_words = m.row_vec4s() * 4;
+    let row_bytes = row_words as u64 * 4;
+    let mut mult = Vec::with_capacity(rows.next_multiple_of(4));
+    let mut row = first;
+    while row < first + rows {
+        let (period, end) = m.period(row).expect("rows that repeat");
+        let n = end.min(first + rows) - row;
+        let period = period.min(n);
+        let mut words = vec![0u32; period * row_words];
+        let one: Vec<f32> = words
+            .par_chunks_mut(row_words)
+            .enumerate()
+            .map(|(i, out)| (m.ty.repack)(m.row(row + i), m.k, out))
+            .collect();
+        mult.extend(one.iter().cycle().take(n));
+        let begin = (row - first) as u64 * row_bytes;
+        copy(gpu, buffer, &words, begin, begin + n as u64 * row_bytes)?;
+        done(n as u64 * m.ty.row_bytes(m.k) as u64);
+        row += n;
+    }
+    mult.resize(rows.next_multiple_of(4), 0.0);
+    write(gpu, r, rows as u64 * row_bytes, bytemuck::cast_slice(&mult));
+    gpu.queue.submit([]);
+    gpu.wait()
+}
+
+/// Has the device fill the bytes `begin..end` of a buffer with words that repeat.
+fn copy(gpu: &Gpu, buffer: &wgpu::Buffer, words: &[u32], begin: u64, end: u64) -> Result<()> {
+    let period = words.len() as u64 * 4;
+    let one = gpu.buffer("period", period, Usage::COPY_SRC | Usage::COPY_DST)?;
+    gpu.queue.write_buffer(&one, 0, bytemuck::cast_slice(words));
+    // Short periods are laid side by side first, so that there are few copies.
+    let times = COPY.min(end - begin).div_ceil(period);
+    let many = gpu.buffer("periods", times * period, Usage::COPY_SRC | Usage::COPY_DST)?;
+    let mut encoder: Encoder = gpu.device.create_command_encoder(&Default::default());
+    for i in 0..times {
+        encoder.copy_buffer_to_buffer(&one, 0, &many, i * period, Some(period));
+    }
+    let mut at = begin;
+    while at < end {
+        let n = (times * period).min(end - at);
+        encoder.copy_buffer_to_buffer(&many, 0, buffer, at, Some(n));
+        at += n;
+    }
+    gpu.queue.submit([encoder.finish()]);
+    gpu.wait()
+}

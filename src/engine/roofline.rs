@@ -112,6 +112,7 @@ mod tests {
             for software in [true, false] {
                 let caps = crate::kernel::Caps {
                     subgroups: true,
+                    subgroup_min: 32,
                     subgroup_max: 32,
                     software,
                     max_storage: 128 << 20,

@@ -468,6 +468,8 @@ pub enum Error {
     NoPrompt,
     #[error("nothing to measure: -p and -n are 0; give one of them a number of tokens")]
     NothingToMeasure,
+    #[error("nothing to plot: --plot draws decode steps and -n is 0; give -n a number of tokens")]
+    NothingToPlot,
     #[error("--system needs a chat template and {model} has none; put the text into the prompt")]
     NoChatTemplate { model: String },
     #[error(

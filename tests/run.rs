@@ -303,57 +303,6 @@ fn figures_that_are_no_numbers_are_errors() {
     );
 }
 
-fn bench_in_every_format() {
-    let model = file(CHATML);
-    let bench = |format| {
-        let args = [
-            "bench", "-m", &model, "-p", "5", "-n", "3", "-d", "0,7", "-r", "1", "-o",
-        ];
-        answer(&[&args[..], &[format]].concat())
-    };
-    let names = ["pp5", "tg3", "pp5 @ d7", "tg3 @ d7"];
-    let rows: Vec<Value> = serde_json::from_str(&bench("json")).unwrap();
-    assert_eq!(
-        rows.iter()
-            .map(|r| r["test"].as_str().unwrap())
-            .collect::<Vec<_>>(),
-        names
-    );
-    assert!(
-        rows.iter().all(|r| r["avg_ts"].as_f64().unwrap() > 0.0),
-        "{rows:?}"
-    );
-    for (row, line) in rows.iter().zip(bench("jsonl").lines()) {
-        let line: Value = serde_json::from_str(line).unwrap();
-        assert!(
-            line.as_object()
-                .unwrap()
-                .keys()
-                .eq(row.as_object().unwrap().keys())
-        );
-    }
-    let csv = bench("csv");
-    let cells = |line: &str| line.split(',').count();
-    assert_eq!(csv.lines().count(), 5, "{csv}");
-    assert!(
-        csv.lines()
-            .skip(1)
-            .all(|l| l.starts_with('"') && l.ends_with('"'))
-    );
-    // The device's name has a comma in it, or not: as many cells more in every line.
-    assert!(
-        csv.lines()
-            .skip(1)
-            .all(|l| cells(l) >= cells(csv.lines().next().unwrap()))
-    );
-    let md = bench("md");
-    let bars: Vec<usize> = md.lines().map(|l| l.matches('|').count()).collect();
-    assert!(
-        bars.len() == 6 && bars.iter().all(|&n| n == bars[0]),
-        "{md}"
-    );
-}
-
 /// Ctrl-C keeps what is there and ends well; a second command on the same model is unharmed.
 fn ctrl_c_ends_the_answer() {
     use std::io::{BufRead, BufReader, Read};
@@ -440,7 +389,6 @@ fn main() {
             "figures_that_are_no_numbers_are_errors",
             figures_that_are_no_numbers_are_errors,
         ),
-        gpu_trial("bench_in_every_format", bench_in_every_format),
         gpu_trial("ctrl_c_ends_the_answer", ctrl_c_ends_the_answer),
         gpu_trial(
             "chat_without_a_terminal_answers_once",

@@ -4,7 +4,6 @@
 mod bench;
 mod chat;
 mod devices;
-mod explain;
 mod info;
 mod interrupt;
 mod json;

@@ -43,6 +43,11 @@ impl SourceArgs {
         }
     }
 
+    /// The MODEL, where it is no synthetic one.
+    pub fn file(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     /// With `--gguf-out`, writes that file; whether there was one to write.
     pub fn write(&self) -> Result<bool> {
         let (Some(wish), Some(path)) = (&self.synthetic, &self.gguf_out) else {

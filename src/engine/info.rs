@@ -1,5 +1,6 @@
 //! What a loaded engine can say of itself, and what a context costs.
 
+use super::roofline::Work;
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, LoadTimes};
 use crate::model::Model;
@@ -30,6 +31,10 @@ pub struct EngineInfo {
     pub weight_bytes_per_token: u64,
     /// KV bytes one decode step reads per position before it.
     pub kv_bytes_per_position: u64,
+    /// The least work of a token.
+    pub work: Work,
+    /// Driver and its version, as far as the backend tells.
+    pub driver: String,
     /// Dispatches of one decode step.
     pub dispatches_per_token: u32,
     /// Bytes by pool, as allocated.
@@ -121,6 +126,8 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         model_context: m.hyper.context,
         weight_bytes_per_token: sizes::weight_bytes_per_token(m),
         kv_bytes_per_position: p.sizes.kv_bytes_per_position(&m.hyper),
+        work: Work::of(g, m, &p.sizes),
+        driver: gpu.driver.clone(),
         dispatches_per_token: p.decode.dispatches() as u32,
         memory: Memory::of(p),
         matrix_bytes: m.weights.matrices().iter().map(|m| m.file_bytes()).sum(),

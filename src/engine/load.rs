@@ -11,7 +11,7 @@ use super::info::{self, EngineInfo, Memory};
 use super::scheduler::Scheduler;
 use super::session::Session;
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, GpuProgram, Loading, StepTime};
+use crate::gpu::{Gpu, GpuProgram, HostTimes, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
@@ -172,8 +172,8 @@ impl Engine {
         self.scheduler.borrow().verified()
     }
 
-    /// Time of every dispatch of a decode step after `prompt`, the medians of five steps; `None` where
-    /// the device has no timestamps.
+    /// Time of every dispatch of a decode step of all slots, each after `prompt`, the medians of five
+    /// steps; `None` where the device has no timestamps. No session may hold a slot.
     pub fn step_times(&self, prompt: &[u32]) -> Result<Option<Vec<StepTime>>> {
         if !self.gpu.has_timestamps() {
             return Ok(None);
@@ -186,15 +186,22 @@ impl Engine {
                 context,
             });
         }
-        let mut session = self.session()?;
-        session.prefill(prompt)?;
         let one = GenerateOptions {
-            max_tokens: Some(1),
+            max_tokens: Some(8),
             ignore_eos: true,
             ..Default::default()
         };
-        let mut answer = session.generate(&one)?;
-        answer.next().transpose()?;
+        let mut sessions = (0..self.options.slots.max(1))
+            .map(|_| self.session())
+            .collect::<Result<Vec<_>>>()?;
+        for session in &mut sessions {
+            session.prefill(prompt)?;
+        }
+        // Begun answers, whose slots are active.
+        let _answers = sessions
+            .iter_mut()
+            .map(|s| s.generate(&one))
+            .collect::<Result<Vec<_>>>()?;
         let mut scheduler = self.scheduler.borrow_mut();
         let runs = (0..5)
             .map(|_| scheduler.profile())
@@ -220,6 +227,16 @@ impl Engine {
     /// Bytes per second the device reads while copying, measured now.
     pub fn copy_bandwidth(&self) -> Result<f64> {
         self.gpu.copy_bandwidth(64 << 20)
+    }
+
+    /// Floating-point operations per second of the device (two to a multiply-add), measured now.
+    pub fn peak_flops(&self) -> Result<f64> {
+        self.gpu.peak_flops()
+    }
+
+    /// What the host spent on driving the device so far.
+    pub fn host_times(&self) -> HostTimes {
+        self.gpu.host.times()
     }
 }
 

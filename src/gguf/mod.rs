@@ -12,6 +12,7 @@ mod write;
 
 pub use ggml_type::GgmlType;
 pub use header::TensorInfo;
+pub use split::files as split_files;
 pub use value::{Array, Value, ValueType};
 pub use write::{NewTensor, header};
 

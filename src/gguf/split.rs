@@ -27,6 +27,19 @@ fn sibling(path: &Path, no: u64, other: u64, count: u64) -> Option<PathBuf> {
     Some(path.with_file_name(format!("{stem}{}", tail(other))))
 }
 
+/// The files of a model by the name of its first: that one alone unless it is named as a part is.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    let count = path
+        .file_name()
+        .and_then(|name| name.to_str()?.strip_suffix(".gguf")?.rsplit_once("-of-"))
+        .and_then(|(_, count)| count.parse::<u64>().ok())
+        .filter(|n| (1..=99_999).contains(n));
+    let parts = |n| (0..n).map(|i| sibling(path, 0, i, n)).collect();
+    count
+        .and_then(parts)
+        .unwrap_or_else(|| vec![path.to_owned()])
+}
+
 /// The parts that follow `first`, the file the user named; empty for an ordinary model.
 pub(crate) fn rest(path: &Path, first: &Header) -> Result<Vec<(Bytes, Header)>> {
     let (no, count) = place(path, first)?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::cache::Cache;
+use super::host::{HostClock, Moment};
 use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::{Error, Result};
@@ -58,6 +59,8 @@ pub struct Gpu {
     pub name: String,
     /// Backend: `vulkan`, `metal`, `dx12`.
     pub backend: String,
+    /// Driver name and its version, as far as the backend tells.
+    pub driver: String,
     /// What kernels may use.
     pub caps: Caps,
     /// Bytes that are left, where that is known.
@@ -66,6 +69,8 @@ pub struct Gpu {
     pub max_buffer: u64,
     /// What was asked of the device.
     pub counts: Counts,
+    /// What the host spends on it.
+    pub host: HostClock,
 }
 
 impl Gpu {
@@ -121,11 +126,15 @@ impl Gpu {
             device,
             queue,
             name: info.name,
+            driver: format!("{} {}", info.driver, info.driver_info)
+                .trim()
+                .into(),
             backend: info.backend.to_str().to_string(),
             memory: caps.software.then(super::memory::available).flatten(),
             caps,
             max_buffer: limits.max_buffer_size,
             counts: Counts::default(),
+            host: HostClock::default(),
         }))
     }
 
@@ -182,7 +191,10 @@ impl Gpu {
     /// Submits recorded work.
     pub fn submit(&self, commands: Commands) {
         add(&self.counts.submits, 1);
+        self.host.submitting();
+        let from = Moment::now();
         self.queue.submit([commands]);
+        self.host.submitted(from);
     }
 
     /// Waits until everything submitted is done.
@@ -196,7 +208,10 @@ impl Gpu {
             submission_index,
             timeout: Some(TIMEOUT),
         };
-        match self.device.poll(wait) {
+        let from = Moment::now();
+        let polled = self.device.poll(wait);
+        self.host.waited(from);
+        match polled {
             Ok(_) => Ok(()),
             Err(e) => Err(self.stuck(e.to_string())),
         }

@@ -5,8 +5,10 @@ pub mod adapters;
 mod cache;
 mod copy;
 mod device;
+mod host;
 mod make;
 mod memory;
+mod peak;
 mod pipelines;
 mod profile;
 mod program;
@@ -17,6 +19,7 @@ mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
+pub use host::{HostClock, HostTimes, Spent};
 pub use profile::StepTime;
 pub use program::{GpuProgram, LoadTimes, Loading};
 pub use read::Staging;

@@ -5,6 +5,7 @@ use super::device::Gpu;
 use super::program::GpuProgram;
 use super::read::Staging;
 use crate::Result;
+use crate::plan::cost::Bytes;
 use crate::plan::{Batch, Which};
 
 /// Time of one step.
@@ -16,6 +17,8 @@ pub struct StepTime {
     pub label: String,
     /// Nanoseconds between the timestamps around it.
     pub ns: f64,
+    /// What it must read.
+    pub bytes: Bytes,
 }
 
 impl Gpu {
@@ -69,6 +72,7 @@ impl GpuProgram {
                 kernel: step.shader.kernel,
                 label: step.label.clone(),
                 ns: times[2 * i + 1].saturating_sub(times[2 * i]) as f64 * period,
+                bytes: self.program.bytes(step, which, batch),
             }));
         }
         Ok(out)

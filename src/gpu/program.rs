@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::device::{Gpu, add};
+use super::host::Moment;
 use super::make::{Maker, rungs};
 use super::pipelines::Pipelines;
 use super::repeat;
@@ -223,6 +224,7 @@ impl GpuProgram {
         batches: impl Iterator<Item = Batch>,
         after: impl FnOnce(&mut Encoder),
     ) -> Commands {
+        let from = Moment::now();
         let mut encoder = self
             .gpu
             .device
@@ -247,7 +249,9 @@ impl GpuProgram {
         drop(pass);
         after(&mut encoder);
         add(&self.gpu.counts.dispatches, dispatches);
-        encoder.finish()
+        let commands = encoder.finish();
+        self.gpu.host.recorded(from);
+        commands
     }
 
     /// Records one step alone; `None` if it has nothing to do for this batch.

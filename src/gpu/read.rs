@@ -2,6 +2,7 @@
 
 use super::Encoder;
 use super::device::{Gpu, add};
+use super::host::Moment;
 use super::program::{GpuProgram, Resource};
 use crate::plan::BufId;
 use crate::{Error, Result};
@@ -50,6 +51,7 @@ impl Staging {
         told.recv()
             .map_err(|e| stuck(e.to_string()))?
             .map_err(|e| stuck(e.to_string()))?;
+        let from = Moment::now();
         let out = {
             let view = self
                 .buffer
@@ -58,6 +60,7 @@ impl Staging {
             f(bytemuck::cast_slice(&view))
         };
         self.buffer.unmap();
+        gpu.host.read_back(from);
         Ok(out)
     }
 }

@@ -59,6 +59,7 @@ pub static ALL: &[Kernel] = &[
         &["logits", "part", "rows"],
         &["slots", "cols", "history", "ring"],
     ),
+    kernel::<params::PeakFma>("peak_fma", &["x"], &["out"]),
 ];
 
 const fn kernel<P: params::Params>(

@@ -55,6 +55,8 @@ params! {
     Penalize { n_vocab: u32, stride: u32, hist_stride: u32 }
     /// `logits_part.wgsl`
     LogitsPart { n_vocab: u32, stride: u32, n_parts: u32, span: u32 }
+    /// `peak_fma.wgsl`
+    PeakFma { n: u32, rounds: u32 }
     /// `sample.wgsl`
     Sample { n_vocab: u32, stride: u32, n_parts: u32, hist_stride: u32, ring_len: u32 }
 }

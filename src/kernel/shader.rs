@@ -121,6 +121,7 @@ files![
     "logits_part.wgsl",
     "penalize.wgsl",
     "sample.wgsl",
+    "peak_fma.wgsl",
     "slots/weights_storage.wgsl",
     "slots/weights_texture.wgsl",
     "slots/x_storage.wgsl",

@@ -85,7 +85,7 @@ fn check(known: &Known, path: &Path) -> io::Result<Result<(), String>> {
             known.bytes
         )));
     }
-    let found = sha256(path)?;
+    let found = sha256(path, &mut |_| ())?;
     if found != known.sha256 {
         return Ok(Err(format!(
             "wrong checksum: expected sha256 {}, found {found}",
@@ -95,13 +95,19 @@ fn check(known: &Known, path: &Path) -> io::Result<Result<(), String>> {
     Ok(Ok(()))
 }
 
-/// SHA-256 of a file, lower-case hex.
-fn sha256(path: &Path) -> io::Result<String> {
+/// SHA-256 of a file, lower-case hex; `read` is told the bytes of each piece.
+///
+/// # Errors
+/// What reading the file gave.
+pub fn sha256(path: &Path, read: &mut dyn FnMut(u64)) -> io::Result<String> {
     let (mut file, mut hash, mut buffer) = (File::open(path)?, Sha256::new(), vec![0; 1 << 20]);
     loop {
         match file.read(&mut buffer)? {
             0 => break,
-            n => hash.update(&buffer[..n]),
+            n => {
+                hash.update(&buffer[..n]);
+                read(n as u64);
+            }
         }
     }
     Ok(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())

@@ -3,6 +3,7 @@
 
 mod attend;
 pub mod build;
+pub mod cost;
 pub mod forward;
 pub mod product;
 pub mod show;
@@ -207,6 +208,25 @@ pub struct Program {
 }
 
 impl Program {
+    /// Steps on buffers of their own, as the body of the decode plan: no model, nothing that an engine
+    /// could run.
+    pub fn alone(buffers: Vec<Buffer>, body: Vec<Step>) -> Program {
+        let plan = |name, body| Plan {
+            name,
+            width: 1,
+            body,
+            tail: vec![],
+        };
+        Program {
+            buffers,
+            decode: plan("decode", body),
+            prefill: plan("prefill", vec![]),
+            logits: plan("logits", vec![]),
+            io: Io::default(),
+            sizes: Sizes::default(),
+        }
+    }
+
     /// The plan meant, and whether its tail is run.
     pub fn plan(&self, which: Which) -> (&Plan, bool) {
         match which {
@@ -227,7 +247,7 @@ impl Program {
 }
 
 /// Buffers that cross to the host.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Io {
     /// Header and one column per slot: (token, position, slot, active).
     pub cols: BufId,

@@ -34,7 +34,7 @@ pub struct Wish {
 }
 
 /// Fixed sizes of a program, all derived once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Positions per sequence.
     pub context: u32,
@@ -102,8 +102,8 @@ impl Sizes {
         };
         let logits_stride = stride(h.n_vocab);
         let tile = if caps.software { 8 } else { 32 };
-        let rows = (caps.max_storage / (u64::from(logits_stride) * 4)).min(u64::from(tile)) as u32;
-        if rows < slots {
+        let rows = caps.max_storage / (u64::from(logits_stride) * 4);
+        if rows < u64::from(slots) {
             return Err(Error::LogitsTooLarge {
                 n_vocab: h.n_vocab,
                 slots,
@@ -121,7 +121,7 @@ impl Sizes {
             context,
             slots,
             chunk,
-            logits_cols: rows.min(tile),
+            logits_cols: rows.min(u64::from(tile)) as u32,
             width: chunk.max(slots.next_multiple_of(tile)),
             pages_per_slot: context.div_ceil(PAGE_LEN),
             logits_stride,

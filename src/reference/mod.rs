@@ -6,6 +6,7 @@ mod binds;
 pub mod compare;
 mod matrix;
 mod norm;
+mod peak;
 mod rope;
 mod runner;
 mod sampling;
@@ -33,6 +34,7 @@ static TWINS: &[(&str, Twin)] = &[
     ("penalize", sampling::penalize),
     ("logits_part", sampling::logits_part),
     ("sample", sampling::sample),
+    ("peak_fma", peak::peak_fma),
 ];
 
 /// The twin of a kernel by name; every kernel has one.

@@ -407,6 +407,9 @@ pub fn glus() -> Vec<Glu> {
 /// `take_row`: (elements, columns, the one taken).
 pub const TAKE_ROWS: [(usize, u32, u32); 4] = [(1, 1, 0), (31, 3, 0), (64, 3, 2), (577, 5, 3)];
 
+/// `peak_fma`: (lanes, columns of the batch, rounds). The grid has a workgroup of 64 lanes per column.
+pub const PEAK_FMAS: [(u32, u32, u32); 4] = [(1, 1, 1), (63, 1, 2), (65, 2, 3), (200, 4, 5)];
+
 /// `rope_kv`.
 #[derive(Clone, Copy, Debug)]
 pub struct RopeKv {

@@ -36,6 +36,7 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
         "get_rows" => all(cases::get_rows(), |p, r| make::get_rows(caps, p, r)),
         "norms" => all(cases::norms(), |p, r| make::norm(caps, p, r)),
         "glu" => all(cases::glus(), make::glu),
+        "peak_fma" => all(cases::PEAK_FMAS, |p, r| make::peak_fma(*p, r)),
         "take_row" => all(cases::TAKE_ROWS, |p, r| make::take_row(*p, r)),
         "rope_kv" => all(cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
         "attention" => all(cases::attentions(), |p, r| paged::attention(caps, p, r)),
@@ -46,7 +47,7 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
     }
 }
 
-const PARTS: [&str; 9] = [
+const PARTS: [&str; 10] = [
     "get_rows",
     "matvec",
     "matvec_rows",
@@ -56,6 +57,7 @@ const PARTS: [&str; 9] = [
     "take_row",
     "rope_kv",
     "attention",
+    "peak_fma",
 ];
 
 fn check(name: &str) {
@@ -78,7 +80,7 @@ fn check(name: &str) {
 
 /// A parameter of each kernel that changes its result when it is one less, and which it is safe to
 /// lessen.
-const PARAMETERS: [(&str, &str); 11] = [
+const PARAMETERS: [(&str, &str); 12] = [
     ("get_rows", "row0"),
     ("matvec", "rows"),
     ("matvec_rows", "rows"),
@@ -90,6 +92,7 @@ const PARAMETERS: [(&str, &str); 11] = [
     ("rope_kv", "rot"),
     ("attention", "q_stride"),
     ("attn_combine", "hd"),
+    ("peak_fma", "rounds"),
 ];
 
 /// A case with one error: what it is, and the case.

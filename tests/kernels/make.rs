@@ -336,3 +336,21 @@ pub fn take_row((n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
     );
     case
 }
+
+pub fn peak_fma((n, cols, rounds): (u32, u32, u32), r: &mut Rng) -> Case {
+    let label = format!("peak_fma {n} lanes, {rounds} rounds");
+    let mut case = Case::new(label, cols, 1);
+    // Not so small a factor that the last round changes nothing.
+    let factors = [0.9 + 0.05 * r.unit(), r.signed(), 0.0, 0.0];
+    let x = case.guarded(&factors.map(bits), NAN, 0);
+    let out = case.guarded(&poison(4 * n), POISON, 0);
+    let shader = Shader {
+        kernel: "peak_fma",
+        slots: vec![],
+        overrides: vec![("WG", 64)],
+    };
+    let binds = vec![bind_guarded("x", x), bind_guarded("out", out)];
+    let grid = [columns(cols), ONE, ONE];
+    case.step(shader, params::PeakFma { n, rounds }, binds, grid);
+    case
+}

@@ -7,6 +7,7 @@
 // are read once for all heads of the block. hdp <= 512. Scores and probabilities never leave the
 // workgroup. attn_combine joins the chunks.
 #use x
+#use kv
 #use group
 
 struct Params {
@@ -23,10 +24,9 @@ struct Params {
     page_len: u32,
     pages_per_slot: u32,
     col0: u32,     // first column of this dispatch
+    layer_shift: u32, // slot kv = texture: log2 of the pages of a layer
 }
 @group(0) @binding(0) var<uniform> P: Params;
-@group(0) @binding(1) var<storage, read> kc: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> vc: array<vec4<u32>>;
 @group(0) @binding(4) var<storage, read> cols: array<vec4<u32>>;
 @group(0) @binding(5) var<storage, read> pages: array<u32>;
 @group(0) @binding(6) var<storage, read_write> part: array<vec4<f32>>;
@@ -37,7 +37,7 @@ const LOW: f32 = -3.0e38;
 
 var<workgroup> range: vec4<u32>;               // first and end position of this workgroup, slot
 var<workgroup> prob: array<vec4<f32>, TILE>;   // scores, then probabilities, of up to four heads
-var<workgroup> base: array<u32, TILE>;         // word at which a position's K and V start
+var<workgroup> base: array<u32, TILE>;         // page of a position
 var<workgroup> fold: array<vec4<f32>, 512>;    // partial sums of the position groups
 
 fn lo(v: vec4<u32>) -> vec4<f32> {
@@ -94,11 +94,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
         for (var i = lane.id; i < n; i += WG) {
             let p = t + i;
             let page = pages[r.z * P.pages_per_slot + p / P.page_len];
-            let at = ((page * P.n_kv + kv) * P.page_len + p % P.page_len) * words;
-            base[i] = at;
+            base[i] = page;
+            let at = kv_at(page, kv, p % P.page_len);
             var s = vec4<f32>();
             for (var j = 0u; j < words; j++) {
-                let k = kc[at + j];
+                let k = kload(at, j);
                 let k0 = lo(k);
                 let k1 = hi(k);
                 s.x += dot(xload(q0 + 2u * j), k0) + dot(xload(q0 + 2u * j + 1u), k1);
@@ -136,7 +136,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
         o31 *= shrink.w;
         if lane.id < span {
             for (var i = share; i < n; i += groups) {
-                let v = vc[base[i] + d];
+                let v = vload(kv_at(base[i], kv, (t + i) % P.page_len), d);
                 let v0 = lo(v);
                 let v1 = hi(v);
                 let e = prob[i];

@@ -31,13 +31,17 @@ fn main(in: In) {
     let r2 = row_at(min(row + 2u, last));
     let r3 = row_at(min(row + 3u, last));
     var acc = Tile();
-    for (var g = 0u; g * 8u < P.nb; g++) {
+    // Conditions at the end: a software device runs a loop's body once more, with no lane in it, if
+    // they are at its beginning.
+    var b = 0u;
+    loop {
+        let g = b / 8u;
         let g0 = quant_group(r0, g, P.nb);
         let g1 = quant_group(r1, g, P.nb);
         let g2 = quant_group(r2, g, P.nb);
         let g3 = quant_group(r3, g, P.nb);
-        let end = min(g * 8u + 8u, P.nb);
-        for (var b = g * 8u; b < end; b++) {
+        let end = min(b + 8u, P.nb);
+        loop {
             let q = Quad(
                 quant_load32(r0, b, P.nb, g0),
                 quant_load32(r1, b, P.nb, g1),
@@ -45,6 +49,13 @@ fn main(in: In) {
                 quant_load32(r3, b, P.nb, g3),
             );
             acc = accumulate(acc, q, b * 8u, lid);
+            b++;
+            continuing {
+                break if b >= end;
+            }
+        }
+        continuing {
+            break if b >= P.nb;
         }
     }
     let scale = column_scales(t, lid);

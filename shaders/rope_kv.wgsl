@@ -5,10 +5,11 @@
 //   cols: batch header and columns (token, position, slot, active); pages: [slot, pages_per_slot];
 //   rope: [256 + n_hi, rot/2] (cos, sin), rows 0..256 for position % 256, then for position / 256;
 //   aux: [bias (n_head + 2 n_kv) hd][norm_q hd][norm_k hd], each part only if its flag is set;
-//   q: [columns, q_stride] f32, head h at h hdp; kc, vc: [page, n_kv, page_len, hdp / 2] pairs of f16.
+//   q: [columns, q_stride] f32, head h at h hdp; kc, vc: [page, n_kv, page_len, hdp / 8] words of 8 f16.
 // hdp is hd rounded up to 8, the padding is zero. The angle is composed from two table rows, since
 // shader sin and cos are only good to 2^-11 and only near zero.
 #use group
+#use cache
 
 struct Params {
     n_head: u32,
@@ -23,6 +24,7 @@ struct Params {
     has_bias: u32,
     has_norm: u32,
     eps: f32,
+    layer_shift: u32, // slot cache = texture: log2 of the pages of a layer
 }
 @group(0) @binding(0) var<uniform> P: Params;
 @group(0) @binding(1) var<storage, read> x: array<f32>;
@@ -31,13 +33,15 @@ struct Params {
 @group(0) @binding(4) var<storage, read> rope: array<vec2<f32>>;
 @group(0) @binding(5) var<storage, read> aux: array<f32>;
 @group(0) @binding(6) var<storage, read_write> q: array<f32>;
-@group(0) @binding(7) var<storage, read_write> kc: array<u32>;
-@group(0) @binding(8) var<storage, read_write> vc: array<u32>;
 
 override WG: u32 = 32u;
 
 var<workgroup> head: array<f32, 512>;
 var<workgroup> turned: array<f32, 512>;
+
+fn pair(d: u32) -> u32 {
+    return pack2x16float(vec2<f32>(turned[d], turned[d + 1u]));
+}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
@@ -97,13 +101,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
     }
     let kv = (h - P.n_head) % P.n_kv;
     let page = pages[col.z * P.pages_per_slot + col.y / P.page_len];
-    let at = ((page * P.n_kv + kv) * P.page_len + col.y % P.page_len) * (P.hdp / 2u);
-    for (var i = lane.id; i < P.hdp / 2u; i += WG) {
-        let pair = pack2x16float(vec2<f32>(turned[2u * i], turned[2u * i + 1u]));
+    let at = kv_at(page, kv, col.y % P.page_len);
+    for (var i = lane.id; i < P.hdp / 8u; i += WG) {
+        let word = vec4<u32>(pair(8u * i), pair(8u * i + 2u), pair(8u * i + 4u), pair(8u * i + 6u));
         if kind == 1u {
-            kc[at + i] = pair;
+            kstore(at, i, word);
         } else {
-            vc[at + i] = pair;
+            vstore(at, i, word);
         }
     }
 }

@@ -24,6 +24,7 @@ fn software() -> Caps {
         max_storage: 128 << 20,
         max_uniform: 64 << 10,
         max_texture: 16384,
+        max_layers: 2048,
         max_grid: 65535,
         max_lanes: 1024,
     }

@@ -11,7 +11,7 @@ fn xload(i: u32) -> vec4<f32> {
 
 // The 32 activations from vec4 `i` on, which is the same for all lanes; all must call.
 fn xblock(i: u32, lane: u32) -> X32 {
-    let v = x[i + (lane & 7u)];
+    let v = x[min(i + (lane & 7u), 4095u)];
     let t = (v.x + v.y) + (v.z + v.w);
     let a = (subgroupBroadcast(t, 0u) + subgroupBroadcast(t, 1u)) + (subgroupBroadcast(t, 2u) + subgroupBroadcast(t, 3u));
     let b = (subgroupBroadcast(t, 4u) + subgroupBroadcast(t, 5u)) + (subgroupBroadcast(t, 6u) + subgroupBroadcast(t, 7u));

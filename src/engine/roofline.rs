@@ -118,6 +118,7 @@ mod tests {
                     max_storage: 128 << 20,
                     max_uniform: 65536,
                     max_texture: 8192,
+                    max_layers: 2048,
                     max_grid: 65535,
                     max_lanes: 256,
                 };

@@ -118,6 +118,7 @@ impl Gpu {
                 .min(limits.max_buffer_size),
             max_uniform: limits.max_uniform_buffer_binding_size,
             max_texture: limits.max_texture_dimension_2d,
+            max_layers: limits.max_texture_array_layers,
             max_grid: limits.max_compute_workgroups_per_dimension,
             max_lanes: limits.max_compute_invocations_per_workgroup,
         };

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::device::{Gpu, add};
 use super::pipelines::{Pipeline, Pipelines};
-use super::program::{GpuPlan, GpuStep, Resource};
+use super::program::{GpuPlan, GpuStep, Resource, layers_view};
 use super::upload::Event;
 use crate::kernel::choose::UNIFORM_X;
 use crate::plan::{Bind, BufId, Plan, Pool, Program, Sizes, Step};
@@ -149,6 +149,25 @@ impl<'a> Maker<'a> {
             let used = (b.bytes / all * u64::from(pages)).saturating_sub(offset);
             (b.pool == Pool::Kv && u64::from(pages) < all).then_some(used)
         };
+        // The layers of a cache that is a texture, with so many pages.
+        let views: Vec<Option<wgpu::TextureView>> = step
+            .binds
+            .iter()
+            .map(
+                |b| match (&self.resources[b.buf], &self.program.buffers[b.buf]) {
+                    (Resource::Texture { texture, .. }, buffer) if buffer.layers > 0 => {
+                        let all = u64::from(*self.rungs.last().unwrap_or(&1));
+                        let n = (u64::from(buffer.layers) * u64::from(pages)).div_ceil(all) as u32;
+                        Some(layers_view(
+                            texture,
+                            n.clamp(1, buffer.layers),
+                            buffer.layers,
+                        ))
+                    }
+                    _ => None,
+                },
+            )
+            .collect();
         let entries: Vec<wgpu::BindGroupEntry> = p
             .bindings
             .iter()
@@ -157,8 +176,9 @@ impl<'a> Maker<'a> {
                     let bytes = step.params.len().next_multiple_of(16) as u64;
                     return entry(*binding, &self.params, 256 * index as u64, Some(bytes));
                 }
-                let b = step.binds.iter().find(|b| b.name == name);
-                let b = b.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));
+                let at = step.binds.iter().position(|b| b.name == name);
+                let at = at.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));
+                let b = &step.binds[at];
                 match &self.resources[b.buf] {
                     Resource::Buffer(buffer) => {
                         let uniform = uniform.then_some(u64::from(UNIFORM_X));
@@ -167,7 +187,9 @@ impl<'a> Maker<'a> {
                     }
                     Resource::Texture { view, .. } => wgpu::BindGroupEntry {
                         binding: *binding,
-                        resource: wgpu::BindingResource::TextureView(view),
+                        resource: wgpu::BindingResource::TextureView(
+                            views[at].as_ref().unwrap_or(view),
+                        ),
                     },
                 }
             })

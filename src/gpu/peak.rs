@@ -61,6 +61,7 @@ fn program(lanes: u32, rounds: u32, most: u32) -> Program {
         pool: Pool::Scratch,
         bytes,
         texture: None,
+        layers: 0,
         init,
     };
     let n = lanes * most;

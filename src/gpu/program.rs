@@ -309,12 +309,25 @@ impl GpuProgram {
     }
 }
 
+/// A view of the first `n` of all `layers`; 0 layers: of a plain texture.
+pub(super) fn layers_view(texture: &wgpu::Texture, n: u32, layers: u32) -> wgpu::TextureView {
+    texture.create_view(&wgpu::TextureViewDescriptor {
+        dimension: Some(match layers {
+            0 => wgpu::TextureViewDimension::D2,
+            _ => wgpu::TextureViewDimension::D2Array,
+        }),
+        array_layer_count: (layers > 0).then_some(n),
+        ..Default::default()
+    })
+}
+
 fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
     if let Some(shift) = b.texture {
+        let layers = b.layers.max(1);
         let size = wgpu::Extent3d {
             width: 1 << shift,
-            height: (b.bytes / (16 << shift)) as u32,
-            depth_or_array_layers: 1,
+            height: (b.bytes / (16 << shift)) as u32 / layers,
+            depth_or_array_layers: layers,
         };
         let texture = gpu.allocate(&b.name, b.bytes, || {
             gpu.device.create_texture(&wgpu::TextureDescriptor {
@@ -324,11 +337,13 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
                 sample_count: 1,
                 dimension: wgpu::TextureDimension::D2,
                 format: wgpu::TextureFormat::Rgba32Uint,
-                usage: wgpu::TextureUsages::STORAGE_BINDING | wgpu::TextureUsages::COPY_DST,
+                usage: wgpu::TextureUsages::STORAGE_BINDING
+                    | wgpu::TextureUsages::COPY_DST
+                    | wgpu::TextureUsages::COPY_SRC,
                 view_formats: &[],
             })
         })?;
-        let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
+        let view = layers_view(&texture, b.layers, b.layers);
         return Ok(Resource::Texture {
             texture,
             view,

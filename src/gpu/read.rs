@@ -66,18 +66,36 @@ impl Staging {
 }
 
 impl GpuProgram {
-    /// Reads a whole buffer; for tests and `--verify`, which may allocate.
+    /// Reads a whole buffer or layered texture; for tests and `--verify`, which may allocate.
     pub fn read(&self, id: BufId) -> Result<Vec<u32>> {
-        let bytes = match &self.resources[id] {
-            Resource::Buffer(b) => b.size(),
-            Resource::Texture { .. } => panic!("{} is a texture", self.program.buffers[id].name),
-        };
-        let staging = Staging::new(&self.gpu, "read", bytes)?;
         let mut encoder = self
             .gpu
             .device
             .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        staging.copy(self, id, &mut encoder);
+        let staging = match &self.resources[id] {
+            Resource::Buffer(b) => {
+                let staging = Staging::new(&self.gpu, "read", b.size())?;
+                staging.copy(self, id, &mut encoder);
+                staging
+            }
+            Resource::Texture { texture, shift, .. } => {
+                let bytes = self.program.buffers[id].bytes;
+                let staging = Staging::new(&self.gpu, "read", bytes)?;
+                encoder.copy_texture_to_buffer(
+                    texture.as_image_copy(),
+                    wgpu::TexelCopyBufferInfo {
+                        buffer: &staging.buffer,
+                        layout: wgpu::TexelCopyBufferLayout {
+                            offset: 0,
+                            bytes_per_row: Some(16 << shift),
+                            rows_per_image: Some(texture.height()),
+                        },
+                    },
+                    texture.size(),
+                );
+                staging
+            }
+        };
         self.gpu.submit(encoder.finish());
         staging.read(&self.gpu, <[u32]>::to_vec)
     }

@@ -101,7 +101,16 @@ pub fn constants(gpu: &Gpu, buffers: &[Buffer], resources: &[Resource]) {
         };
         match r {
             Resource::Buffer(buffer) => gpu.queue.write_buffer(buffer, 0, bytes),
-            Resource::Texture { .. } => unreachable!("only rows of matrices are textures"),
+            Resource::Texture { texture, shift, .. } => gpu.queue.write_texture(
+                texture.as_image_copy(),
+                bytes,
+                wgpu::TexelCopyBufferLayout {
+                    offset: 0,
+                    bytes_per_row: Some(16 << shift),
+                    rows_per_image: Some(texture.height()),
+                },
+                texture.size(),
+            ),
         }
     }
 }

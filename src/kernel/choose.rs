@@ -17,6 +17,8 @@ pub struct Caps {
     pub max_uniform: u64,
     /// Texels of a texture side.
     pub max_texture: u32,
+    /// Layers of a texture.
+    pub max_layers: u32,
     /// Workgroups per dimension of a dispatch.
     pub max_grid: u32,
     /// Lanes per workgroup.
@@ -63,6 +65,33 @@ impl Caps {
     /// Whether lanes can hand activations on to each other (slot `x_spread`).
     pub fn spread(&self) -> bool {
         self.subgroups && self.subgroup_min >= 8
+    }
+
+    /// Whether the KV cache is an image: where lanes can share what one of them has fetched.
+    pub fn kv_texture(&self) -> bool {
+        self.software && self.spread()
+    }
+
+    /// The slot file for reading the KV cache.
+    pub fn kv(&self) -> (&'static str, &'static str) {
+        let texture = self.kv_texture();
+        let file = if texture {
+            "slots/kv_texture.wgsl"
+        } else {
+            "slots/kv_storage.wgsl"
+        };
+        ("kv", file)
+    }
+
+    /// The slot file for writing it.
+    pub fn cache(&self) -> (&'static str, &'static str) {
+        let texture = self.kv_texture();
+        let file = if texture {
+            "slots/cache_texture.wgsl"
+        } else {
+            "slots/cache_storage.wgsl"
+        };
+        ("cache", file)
     }
 
     /// Whether `bytes` of activations can come through slot `x_uniform`, whose binding is always

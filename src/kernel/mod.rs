@@ -47,6 +47,11 @@ pub static ALL: &[Kernel] = &[
         &["q", "kc", "vc"],
     ),
     kernel::<params::Attention>("attention", &["x", "kc", "vc", "cols", "pages"], &["part"]),
+    kernel::<params::Attention>(
+        "attention_rows",
+        &["x", "kc", "vc", "cols", "pages"],
+        &["part"],
+    ),
     kernel::<params::AttnCombine>("attn_combine", &["part", "cols"], &["out"]),
     kernel::<params::Penalize>(
         "penalize",

@@ -43,11 +43,13 @@ params! {
     RopeKv {
         n_head: u32, n_kv: u32, hd: u32, hdp: u32, rot: u32, x_stride: u32, q_stride: u32,
         page_len: u32, pages_per_slot: u32, has_bias: u32, has_norm: u32, eps: f32,
+        layer_shift: u32,
     }
-    /// `attention.wgsl`
+    /// `attention.wgsl`, `attention_rows.wgsl`
     Attention {
         n_head: u32, n_kv: u32, hdp: u32, q_stride: u32, heads: u32, blocks: u32, scale: f32, window: u32,
         chunk: u32, n_chunks: u32, page_len: u32, pages_per_slot: u32, col0: u32,
+        layer_shift: u32,
     }
     /// `attn_combine.wgsl`
     AttnCombine { n_head: u32, hd: u32, hdp: u32, window: u32, chunk: u32, n_chunks: u32, out_stride: u32 }

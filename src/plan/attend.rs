@@ -2,12 +2,12 @@
 
 use super::build::{Builder, bind};
 use super::forward::{ONE, columns};
-use super::product::Act;
+use super::product::{Act, X};
 use super::sizes::{PAGE_LEN, TILE, stride};
 use super::{Bind, BufId, Dim, Step};
-use crate::kernel::Shader;
 use crate::kernel::choose::UNIFORM_X;
 use crate::kernel::params::{Attention, AttnCombine, RopeKv};
+use crate::kernel::{Caps, Shader};
 use crate::model::Layer;
 
 impl Builder<'_> {
@@ -40,6 +40,7 @@ impl Builder<'_> {
             has_bias: l.qkv_bias.is_some().into(),
             has_norm: l.qk_norm.is_some().into(),
             eps: hy.eps,
+            layer_shift: s.layer_shift(self.caps),
         };
         let heads = hy.n_head + 2 * hy.n_head_kv;
         let q = self.act("q", hy.n_head * s.hdp);
@@ -57,9 +58,11 @@ impl Builder<'_> {
             bind("vc", self.kv(&format!("v.{i}"))),
         ];
         let grid = [Dim::Fixed(heads), columns(cols), ONE];
+        let mut shader = self.group_shader("rope_kv", 32);
+        shader.slots.push(self.caps.cache());
         steps.push(Step::new(
             format!("blk.{i}.rope_kv"),
-            self.group_shader("rope_kv", 32),
+            shader,
             params,
             binds,
             grid,
@@ -115,6 +118,7 @@ impl Builder<'_> {
                 page_len: PAGE_LEN,
                 pages_per_slot: s.pages_per_slot,
                 col0,
+                layer_shift: s.layer_shift(self.caps),
             };
             let binds = vec![
                 Bind {
@@ -128,15 +132,7 @@ impl Builder<'_> {
                 bind("pages", self.scratch("pages", 0)),
                 bind("part", part),
             ];
-            let mut shader = self.group_shader("attention", 64);
-            shader.slots.push((
-                "x",
-                if uniform {
-                    "slots/x_uniform.wgsl"
-                } else {
-                    "slots/x_storage.wgsl"
-                },
-            ));
+            let shader = attention_shader(self.caps, uniform, heads, s.hdp);
             let along = Dim::Columns {
                 first: col0,
                 max: tile,
@@ -175,5 +171,29 @@ impl Builder<'_> {
             grid,
         ));
         out
+    }
+}
+
+/// The attention kernel for `heads` query heads a workgroup of `hdp` dimensions each, q through a
+/// uniform or not.
+pub fn attention_shader(caps: &Caps, uniform: bool, heads: u32, hdp: u32) -> Shader {
+    if caps.kv_texture() && uniform {
+        let words = hdp / 8;
+        return Shader {
+            kernel: "attention_rows",
+            slots: vec![X::Spread.slot(), caps.kv()],
+            overrides: vec![
+                ("HEADS", heads),
+                ("BLOCKS", words.div_ceil(8)),
+                ("TAIL", words % 4),
+                ("WHOLE", u32::from(words >= 4)),
+            ],
+        };
+    }
+    let x = if uniform { X::Uniform } else { X::Storage };
+    Shader {
+        kernel: "attention",
+        slots: vec![caps.group(), x.slot(), caps.kv()],
+        overrides: vec![("WG", 64.min(caps.max_lanes))],
     }
 }

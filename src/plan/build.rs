@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::product::shard_rows;
-use super::sizes::{PAGE_LEN, RING_LEN};
+use super::sizes::{KV_LINE_SHIFT, PAGE_LEN, RING_LEN};
 use super::{Bind, BufId, Buffer, Init, Io, Plan, Pool, Program, Sizes};
 use crate::kernel::Caps;
 use crate::model::Model;
@@ -101,11 +101,17 @@ impl Builder<'_> {
     pub(super) fn kv(&mut self, name: &str) -> BufId {
         let s = self.sizes;
         let h = &self.model.hyper;
-        let bytes = u64::from(s.slots)
-            * u64::from(s.pages_per_slot)
-            * u64::from(PAGE_LEN * h.n_head_kv * s.hdp)
-            * 2;
-        self.constant(name, Pool::Kv, Init::Zero, bytes)
+        let page = u64::from(PAGE_LEN * h.n_head_kv * s.hdp) * 2;
+        if !self.caps.kv_texture() {
+            let bytes = u64::from(s.slots * s.pages_per_slot) * page;
+            return self.constant(name, Pool::Kv, Init::Zero, bytes);
+        }
+        let layers = (s.slots * s.pages_per_slot).div_ceil(1 << s.layer_shift(self.caps));
+        let bytes = u64::from(layers << s.layer_shift(self.caps)) * page;
+        let id = self.constant(name, Pool::Kv, Init::Zero, bytes);
+        self.buffers[id].texture = Some(KV_LINE_SHIFT);
+        self.buffers[id].layers = layers;
+        id
     }
 
     /// Numbers that never change, made on first use.
@@ -133,6 +139,7 @@ impl Builder<'_> {
             pool,
             bytes,
             texture: None,
+            layers: 0,
             init,
         });
         self.named.insert(name.to_string(), id);
@@ -193,6 +200,7 @@ pub fn shard(caps: &Caps, m: &SharedMatrix, first: usize, rows: usize) -> Buffer
         pool: Pool::Weights,
         bytes: words * 16,
         texture,
+        layers: 0,
         init: Init::Rows {
             matrix: m.clone(),
             first,

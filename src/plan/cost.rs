@@ -77,7 +77,11 @@ impl Program {
                 }
                 (_, Pool::Kv) => {
                     let s = &self.sizes;
-                    let positions = u64::from(s.slots * s.pages_per_slot) * u64::from(PAGE_LEN);
+                    let pages = match step.param("layer_shift") {
+                        Some(shift) if buffer.layers > 0 => buffer.layers << shift,
+                        _ => s.slots * s.pages_per_slot,
+                    };
+                    let positions = u64::from(pages) * u64::from(PAGE_LEN);
                     let (sequences, queries) = match which {
                         Which::Decode => (cols, 1),
                         _ => (1, cols),

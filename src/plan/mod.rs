@@ -1,7 +1,7 @@
 //! A forward pass as plain data: buffers by number, steps that name a shader, its parameters, its
 //! bindings and its grid. A plan can be printed, compared, run on the GPU or on the CPU twins.
 
-mod attend;
+pub mod attend;
 pub mod build;
 pub mod cost;
 pub mod forward;
@@ -53,6 +53,8 @@ pub struct Buffer {
     pub bytes: u64,
     /// `Some(shift)`: an rgba32uint texture of `2^shift` texels a line instead of a buffer.
     pub texture: Option<u32>,
+    /// Layers of that texture, each as long as the others; 0: it is a plain one.
+    pub layers: u32,
     /// First contents.
     pub init: Init,
 }

@@ -8,6 +8,8 @@ use crate::{Error, Result};
 pub const PAGE_LEN: u32 = 64;
 /// Positions that one attention workgroup scores at a time (`TILE` in the shader).
 pub const TILE: u32 = 256;
+/// log2 of the 16-byte words in a line of a KV cache that is a texture (`slots/kv_texture.wgsl`).
+pub const KV_LINE_SHIFT: u32 = 6;
 /// Tokens the ring of produced ids can hold per slot.
 pub const RING_LEN: u32 = 64;
 
@@ -127,6 +129,15 @@ impl Sizes {
             logits_stride,
             hdp,
         })
+    }
+
+    /// log2 of the pages in a layer of a KV cache that is a texture: four, or more where that were more
+    /// layers than the device allows.
+    pub fn layer_shift(&self, caps: &Caps) -> u32 {
+        let pages = self.slots * self.pages_per_slot;
+        (2..32)
+            .find(|shift| pages.div_ceil(1 << shift) <= caps.max_layers)
+            .unwrap_or(31)
     }
 
     /// Positions per attention workgroup when decoding: split, but into at most 64 parts.

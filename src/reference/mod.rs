@@ -30,6 +30,7 @@ static TWINS: &[(&str, Twin)] = &[
     ("take_row", norm::take_row),
     ("rope_kv", rope::rope_kv),
     ("attention", attention::attention),
+    ("attention_rows", attention::attention),
     ("attn_combine", attention::attn_combine),
     ("penalize", sampling::penalize),
     ("logits_part", sampling::logits_part),

@@ -420,6 +420,8 @@ pub struct RopeKv {
     pub bias: bool,
     pub norm: bool,
     pub shared: bool,
+    /// The cache is a texture, where the device can do that.
+    pub texture: bool,
 }
 
 pub fn rope_kvs() -> Vec<RopeKv> {
@@ -446,9 +448,19 @@ pub fn rope_kvs() -> Vec<RopeKv> {
                 bias,
                 norm,
                 shared: j == 1,
+                texture: false,
             });
         }
     }
+    let textures: Vec<RopeKv> = all
+        .iter()
+        .map(|a| RopeKv {
+            shared: false,
+            texture: true,
+            ..*a
+        })
+        .collect();
+    all.extend(textures);
     all
 }
 
@@ -465,6 +477,8 @@ pub struct Attention {
     pub tile: u32,
     pub shared: bool,
     pub uniform: bool,
+    /// The cache is a texture, where the device can do that.
+    pub texture: bool,
 }
 
 pub fn attentions() -> Vec<Attention> {
@@ -495,8 +509,20 @@ pub fn attentions() -> Vec<Attention> {
                 tile: if j % 2 == 0 { 0 } else { 2 },
                 shared: i % 2 == 1,
                 uniform: (i / 2 + j) % 2 == 1,
+                texture: false,
             });
         }
     }
+    // attention_rows, and attention where q does not fit a uniform.
+    let rows: Vec<Attention> = all
+        .iter()
+        .map(|a| Attention {
+            shared: false,
+            uniform: a.hd != 12,
+            texture: true,
+            ..*a
+        })
+        .collect();
+    all.extend(rows);
     all
 }

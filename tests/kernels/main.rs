@@ -80,7 +80,7 @@ fn check(name: &str) {
 
 /// A parameter of each kernel that changes its result when it is one less, and which it is safe to
 /// lessen.
-const PARAMETERS: [(&str, &str); 12] = [
+const PARAMETERS: [(&str, &str); 13] = [
     ("get_rows", "row0"),
     ("matvec", "rows"),
     ("matvec_rows", "rows"),
@@ -91,6 +91,7 @@ const PARAMETERS: [(&str, &str); 12] = [
     ("take_row", "n"),
     ("rope_kv", "rot"),
     ("attention", "q_stride"),
+    ("attention_rows", "q_stride"),
     ("attn_combine", "hd"),
     ("peak_fma", "rounds"),
 ];

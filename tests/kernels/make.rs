@@ -44,7 +44,7 @@ pub(super) fn poison(words: u32) -> Vec<u32> {
 }
 
 /// What a variant of a case makes of the device.
-fn variant(caps: &Caps, software: bool, shared: bool) -> Caps {
+pub(super) fn variant(caps: &Caps, software: bool, shared: bool) -> Caps {
     Caps {
         software,
         subgroups: caps.subgroups && !shared,

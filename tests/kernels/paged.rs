@@ -2,12 +2,13 @@
 
 use super::cases::{Attention, RopeKv};
 use super::common::Rng;
-use super::make::{ONE, bits, columns, group, matrix, poison, uniform_words};
+use super::make::{ONE, bits, columns, group, matrix, poison, uniform_words, variant};
 use super::rig::{Case, NAN, POISON, bind, bind_at, bind_guarded};
 use tokstep::kernel::params;
 use tokstep::kernel::{Caps, Shader};
 use tokstep::model::rope::Rope;
 use tokstep::plan::Dim;
+use tokstep::plan::attend::attention_shader;
 use tokstep::plan::sizes::stride;
 
 const PAGE_LEN: u32 = 64;
@@ -60,7 +61,11 @@ pub fn rope_kv(caps: &Caps, p: &RopeKv, r: &mut Rng) -> Case {
         factors: None,
         yarn: None,
     };
-    let cache = vec![SENTINEL; (slots * pages_per_slot * p.n_kv * PAGE_LEN * hdp / 2) as usize];
+    let page = (p.n_kv * PAGE_LEN * hdp / 2) as usize;
+    let cache = vec![SENTINEL; (slots * pages_per_slot) as usize * page];
+    let caps = &variant(caps, p.texture, p.shared);
+    let texture = caps.kv_texture();
+    let [kc, vc] = [(); 2].map(|()| case.cache(cache.clone(), SENTINEL, texture, page));
     let binds = vec![
         bind_guarded("x", case.guarded(&x, NAN, 0)),
         bind("cols", case.words(batch(&list))),
@@ -68,8 +73,8 @@ pub fn rope_kv(caps: &Caps, p: &RopeKv, r: &mut Rng) -> Case {
         bind("rope", case.floats(&rope.table(context))),
         bind("aux", case.floats(&aux)),
         bind_guarded("q", case.guarded(&poison(cols * q_stride), POISON, 0)),
-        bind_guarded("kc", case.guarded(&cache, SENTINEL, 0)),
-        bind_guarded("vc", case.guarded(&cache, SENTINEL, 0)),
+        case.bind_cache("kc", kc),
+        case.bind_cache("vc", vc),
     ];
     let params = params::RopeKv {
         n_head: p.n_head,
@@ -84,9 +89,12 @@ pub fn rope_kv(caps: &Caps, p: &RopeKv, r: &mut Rng) -> Case {
         has_bias: p.bias.into(),
         has_norm: p.norm.into(),
         eps: 1e-6,
+        layer_shift: 2,
     };
     let grid = [Dim::Fixed(heads), columns(cols), ONE];
-    case.step(group(caps, "rope_kv", p.shared, 32), params, binds, grid);
+    let mut shader = group(caps, "rope_kv", p.shared, 32);
+    shader.slots.push(caps.cache());
+    case.step(shader, params, binds, grid);
     case
 }
 
@@ -147,7 +155,9 @@ pub fn attention(caps: &Caps, p: &Attention, r: &mut Rng) -> Case {
         NAN,
         (cols * q_stride) as usize + uniform_words(p.uniform),
     );
-    let [kc, vc] = caches.map(|c| case.guarded(&c, NAN_PAIR, 0));
+    let caps = &variant(caps, p.texture, p.shared);
+    let page = (p.n_kv * PAGE_LEN * hdp / 2) as usize;
+    let [kc, vc] = caches.map(|c| case.cache(c, NAN_PAIR, caps.kv_texture(), page));
     let batch = case.words(batch(&list));
     let pages = case.words(pages);
     let part = case.guarded(&poison(cols * p.n_head * n_chunks * (4 + hdp)), POISON, 0);
@@ -167,24 +177,17 @@ pub fn attention(caps: &Caps, p: &Attention, r: &mut Rng) -> Case {
             page_len: PAGE_LEN,
             pages_per_slot,
             col0,
+            layer_shift: 2,
         };
         let binds = vec![
             bind_at("x", x, col0 * q_stride),
-            bind_guarded("kc", kc),
-            bind_guarded("vc", vc),
+            case.bind_cache("kc", kc),
+            case.bind_cache("vc", vc),
             bind("cols", batch),
             bind("pages", pages),
             bind_guarded("part", part),
         ];
-        let mut shader = group(caps, "attention", p.shared, 64);
-        shader.slots.push((
-            "x",
-            if p.uniform {
-                "slots/x_uniform.wgsl"
-            } else {
-                "slots/x_storage.wgsl"
-            },
-        ));
+        let shader = attention_shader(caps, p.uniform, heads, hdp);
         let along = Dim::Columns {
             first: col0,
             max: tile,

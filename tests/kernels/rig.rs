@@ -46,6 +46,7 @@ impl Case {
             pool: Pool::Scratch,
             bytes: bytes.next_multiple_of(16) as u64,
             texture,
+            layers: 0,
             init,
         });
         self.buffers.len() - 1
@@ -72,6 +73,28 @@ impl Case {
             filler,
         );
         self.words(v)
+    }
+
+    /// A KV cache: as its words between guards, or where the device has it as a texture, filled up to whole
+    /// layers of four pages of `page` words. To be bound with [`Case::bind_cache`].
+    pub fn cache(&mut self, mut words: Vec<u32>, filler: u32, texture: bool, page: usize) -> BufId {
+        if !texture {
+            return self.guarded(&words, filler, 0);
+        }
+        let layers = words.len().div_ceil(4 * page);
+        words.resize(layers * 4 * page, filler);
+        let n = words.len() * 4;
+        let id = self.buffer(Init::U32(Arc::new(words)), n, Some(6));
+        self.buffers[id].layers = layers as u32;
+        id
+    }
+
+    /// Binds a cache.
+    pub fn bind_cache(&self, name: &'static str, buf: BufId) -> Bind {
+        match self.buffers[buf].texture {
+            Some(_) => bind(name, buf),
+            None => bind_guarded(name, buf),
+        }
     }
 
     pub fn step<P: Params>(&mut self, shader: Shader, params: P, binds: Vec<Bind>, grid: [Dim; 3]) {

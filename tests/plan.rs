@@ -222,7 +222,7 @@ fn check(p: &Program, caps: &Caps, seen: &mut BTreeMap<String, BTreeMap<String, 
                 b.name
             );
             assert!(
-                buffer.texture.is_none() || b.name == "w",
+                buffer.texture.is_none() || ["w", "kc", "vc"].contains(&b.name),
                 "{what}: {}",
                 b.name
             );

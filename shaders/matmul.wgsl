@@ -6,6 +6,7 @@
 #use weights
 #use quant
 #use x
+#use emit
 
 const WG: u32 = 128u;
 // One vec4 of padding per line keeps neighbouring lines on different banks.

@@ -10,7 +10,8 @@ use tokstep::kernel::params::{Params, Slot};
 use tokstep::kernel::{self, Kernel, Shader, shader};
 
 /// Fills each `#use` of the main file that names no file with each file that can fill it:
-/// `slots/<slot>_*.wgsl` or `<slot>/*.wgsl`.
+/// `slots/<slot>_*.wgsl` or `<slot>/*.wgsl`. A second weight type is the one behind the first in the list:
+/// so each comes once in either place, and not each with each.
 fn variants(k: &'static Kernel) -> Vec<Shader> {
     let has = |name: &str| shader::FILES.iter().any(|(n, _)| *n == name);
     let main = format!("{}.wgsl", k.name);
@@ -48,6 +49,17 @@ fn variants(k: &'static Kernel) -> Vec<Shader> {
                 })
             })
             .collect();
+    }
+    let second = text
+        .lines()
+        .any(|l| l.starts_with("#again") && l.contains("quant2"));
+    for s in all.iter_mut().filter(|_| second) {
+        let quants = shader::FILES.iter().map(|(n, _)| *n);
+        let quants: Vec<_> = quants.filter(|n| n.starts_with("quant/")).collect();
+        let first = s.slots.iter().find(|(slot, _)| *slot == "quant");
+        let first = first.and_then(|(_, f)| quants.iter().position(|q| q == f));
+        let next = (first.expect("a weight type") + 1) % quants.len();
+        s.slots.push(("quant2", quants[next]));
     }
     all
 }
@@ -219,19 +231,26 @@ fn check(names: &[&str]) {
     }
 }
 
+const MATRIX: [&str; 4] = ["get_rows", "matvec", "matvec_rows", "matmul"];
+const PAIRS: [&str; 2] = ["matvec2", "matvec_rows2"];
+
 #[test]
 fn matrix_kernels() {
-    check(&["get_rows", "matvec", "matvec_rows", "matmul"]);
+    check(&MATRIX);
+}
+
+#[test]
+fn kernels_of_two_matrices() {
+    check(&PAIRS);
 }
 
 #[test]
 fn other_kernels() {
-    let matrix = ["get_rows", "matvec", "matvec_rows", "matmul"];
     check(
         &kernel::ALL
             .iter()
             .map(|k| k.name)
-            .filter(|n| !matrix.contains(n))
+            .filter(|n| !MATRIX.contains(n) && !PAIRS.contains(n))
             .collect::<Vec<_>>(),
     );
 }

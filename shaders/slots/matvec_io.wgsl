@@ -1,6 +1,5 @@
-// Shared by matvec, matvec_rows and matmul: parameters, output and epilogue.
+// Shared by all products: parameters and output.
 #use types
-#use activation
 
 struct Params {
     nb: u32,        // blocks of 32 weights in a (padded) row
@@ -18,44 +17,11 @@ struct Params {
     part_rows: u32, // sink = norm: rows that share a partial sum
     norm_n: u32,    // scale = norm: elements the sums are of
     eps: f32,       // scale = norm
+    row_vec4s2: u32, // matvec2, matvec_rows2: of the second matrix, what the names without 2 are of the first
+    mult2: u32,
+    rows2: u32,
+    out_row2: u32,
+    tex_shift2: u32,
 }
 @group(0) @binding(0) var<uniform> P: Params;
 @group(0) @binding(3) var<storage, read_write> out: array<f32>;
-
-fn row_mult(row: u32) -> f32 {
-    return bitcast<f32>(wword(P.mult + row / 4u)[row & 3u]);
-}
-
-// Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.
-fn emit(c: u32, row: u32, v0: f32, v1: f32) {
-    if c >= P.n_cols || row >= P.rows {
-        return;
-    }
-    if P.mode >= 2u {
-        let i = c * P.out_stride + (P.out_row + row) / 2u;
-        if P.mode == 2u {
-            out[i] = silu(v0) * v1;
-        } else {
-            out[i] = gelu(v0) * v1;
-        }
-        return;
-    }
-    let i = c * P.out_stride + P.out_row + row;
-    let both = row + 1u < P.rows;
-    if P.mode == 1u {
-        out[i] += v0;
-        if both {
-            out[i + 1u] += v1;
-        }
-    } else if P.softcap > 0.0 {
-        out[i] = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
-        if both {
-            out[i + 1u] = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));
-        }
-    } else {
-        out[i] = v0;
-        if both {
-            out[i + 1u] = v1;
-        }
-    }
-}

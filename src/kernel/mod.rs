@@ -4,6 +4,7 @@
 //! Nothing here knows wgpu or GGUF. A [`Kernel`] row names a shader under `shaders/` and its
 //! parameter block; the GPU room composes and runs it, the reference room has a CPU twin for each.
 
+pub mod again;
 pub mod choose;
 pub mod params;
 pub mod shader;
@@ -27,6 +28,9 @@ pub struct Kernel {
 const PRODUCT_READS: &[&str] = &["w", "x", "sums", "gain"];
 const PRODUCT_WRITES: &[&str] = &["out", "hn", "sums_out"];
 
+/// Products of two matrices.
+const PAIR_READS: &[&str] = &["w", "w2", "x", "sums"];
+
 /// Every kernel. `matvec`, `matvec_rows` and `matmul` compute the same thing in three ways.
 pub static ALL: &[Kernel] = &[
     kernel::<params::GetRows>(
@@ -36,6 +40,8 @@ pub static ALL: &[Kernel] = &[
     ),
     kernel::<params::MatVec>("matvec", PRODUCT_READS, PRODUCT_WRITES),
     kernel::<params::MatVec>("matvec_rows", PRODUCT_READS, PRODUCT_WRITES),
+    kernel::<params::MatVec>("matvec2", PAIR_READS, &["out"]),
+    kernel::<params::MatVec>("matvec_rows2", PAIR_READS, &["out"]),
     kernel::<params::MatVec>("matmul", &["w", "x"], &["out"]),
     kernel::<params::Norm>("rms_norm", &["x", "weight"], &["out"]),
     kernel::<params::Norm>("post_norm", &["x", "weight"], &["h", "out"]),

@@ -27,11 +27,12 @@ macro_rules! params {
 params! {
     /// `get_rows.wgsl`
     GetRows { nb: u32, row_vec4s: u32, mult: u32, rows: u32, row0: u32, tex_shift: u32, out_stride: u32, scale: f32, parts: u32 }
-    /// `matvec.wgsl`, `matvec_rows.wgsl`, `matmul.wgsl` (through `slots/matvec_io.wgsl`)
+    /// `matvec.wgsl`, `matvec_rows.wgsl`, both with a 2 behind, `matmul.wgsl` (through `slots/matvec_io.wgsl`)
     MatVec {
         nb: u32, row_vec4s: u32, mult: u32, rows: u32, out_row: u32, tex_shift: u32,
         x_stride: u32, out_stride: u32, n_cols: u32, mode: u32, softcap: f32,
         parts: u32, part_rows: u32, norm_n: u32, eps: f32,
+        row_vec4s2: u32, mult2: u32, rows2: u32, out_row2: u32, tex_shift2: u32,
     }
     /// `rms_norm.wgsl`, `post_norm.wgsl`
     Norm { n: u32, stride: u32, eps: f32 }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use super::again::Again;
+
 /// The identity of a pipeline: file, slot fillings, overrides. Equal shaders share one pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shader {
@@ -45,6 +47,12 @@ pub struct Source {
 }
 
 impl Source {
+    fn push(&mut self, line: &str, file: &'static str, index: usize) {
+        self.text.push_str(line);
+        self.text.push('\n');
+        self.lines.push((file, index + 1));
+    }
+
     /// File and line behind 1-based line `n` of the text.
     pub fn origin(&self, n: usize) -> (&'static str, usize) {
         n.checked_sub(1)
@@ -56,7 +64,8 @@ impl Source {
 
 impl Shader {
     /// Joins main file and slots. `#use name` takes the slot's file, or else `<name>.wgsl` or
-    /// `slots/<name>.wgsl`; each file is taken once. A missing file is a broken promise of ours.
+    /// `slots/<name>.wgsl`; each file is taken once. `#again S name ...` takes files once more, with S behind
+    /// the names of what is theirs (see [`super::again`]). A missing file is a broken promise of ours.
     pub fn compose(&self) -> Source {
         let mut out = Source {
             text: String::new(),
@@ -67,27 +76,45 @@ impl Shader {
         out
     }
 
+    /// The file that a name behind `#use` or `#again` stands for.
+    fn file(&self, slot: &str) -> String {
+        match self.slots.iter().find(|(s, _)| *s == slot) {
+            Some((_, file)) => file.to_string(),
+            None if lookup(&format!("{slot}.wgsl")).is_some() => format!("{slot}.wgsl"),
+            None => format!("slots/{slot}.wgsl"),
+        }
+    }
+
+    fn text(&self, name: &str) -> (&'static str, &'static str) {
+        lookup(name).unwrap_or_else(|| panic!("no shader file {name} for {self}"))
+    }
+
     fn include(&self, name: &str, out: &mut Source, done: &mut Vec<&'static str>) {
-        let (file, text) =
-            lookup(name).unwrap_or_else(|| panic!("no shader file {name} for {self}"));
+        let (file, text) = self.text(name);
         if done.contains(&file) {
             return;
         }
         done.push(file);
         for (i, line) in text.lines().enumerate() {
             if let Some(slot) = line.strip_prefix("#use ") {
-                let slot = slot.trim();
-                match self.slots.iter().find(|(s, _)| *s == slot) {
-                    Some((_, file)) => self.include(file, out, done),
-                    None if lookup(&format!("{slot}.wgsl")).is_some() => {
-                        self.include(&format!("{slot}.wgsl"), out, done);
-                    }
-                    None => self.include(&format!("slots/{slot}.wgsl"), out, done),
+                self.include(&self.file(slot.trim()), out, done);
+            } else if let Some(list) = line.strip_prefix("#again ") {
+                let mut words = list.split_whitespace();
+                let suffix = words.next().unwrap_or_default();
+                let files: Vec<_> = words.map(|w| self.text(&self.file(w))).collect();
+                let again = Again::new(suffix, files.iter().map(|f| f.1), &out.text);
+                // What a file uses is not its own: it is there already, once.
+                let own = |(file, text): &(&'static str, &'static str)| {
+                    let lines = text.lines().enumerate();
+                    let lines = lines.filter(|(_, l)| !l.starts_with("#use "));
+                    let again = lines.map(|(i, l)| (again.line(l), *file, i));
+                    again.collect::<Vec<_>>()
+                };
+                for (line, file, i) in files.iter().flat_map(own).collect::<Vec<_>>() {
+                    out.push(&line, file, i);
                 }
             } else {
-                out.text.push_str(line);
-                out.text.push('\n');
-                out.lines.push((file, i + 1));
+                out.push(line, file, i);
             }
         }
     }
@@ -110,6 +137,8 @@ files![
     "get_rows.wgsl",
     "matvec.wgsl",
     "matvec_rows.wgsl",
+    "matvec2.wgsl",
+    "matvec_rows2.wgsl",
     "matmul.wgsl",
     "rms_norm.wgsl",
     "post_norm.wgsl",
@@ -136,6 +165,9 @@ files![
     "slots/kv_texture.wgsl",
     "slots/cache_storage.wgsl",
     "slots/cache_texture.wgsl",
+    "slots/put_rows.wgsl",
+    "slots/product_team.wgsl",
+    "slots/product_lanes.wgsl",
     "slots/embed_plain.wgsl",
     "slots/embed_norm.wgsl",
     "slots/scale_one.wgsl",
@@ -143,6 +175,7 @@ files![
     "slots/sink_plain.wgsl",
     "slots/sink_norm.wgsl",
     "slots/matvec_io.wgsl",
+    "slots/emit.wgsl",
     "slots/activation.wgsl",
     "slots/slot.wgsl",
     "slots/draw.wgsl",

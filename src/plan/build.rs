@@ -16,6 +16,8 @@ pub struct Builder<'a> {
     pub(super) caps: &'a Caps,
     pub(super) sizes: Sizes,
     pub(super) buffers: Vec<Buffer>,
+    /// The plan being built is the one for decoding.
+    pub(super) decoding: bool,
     named: HashMap<String, BufId>,
     /// Shards by matrix (its address): (buffer, first row, rows).
     shards: HashMap<usize, Vec<(BufId, usize, usize)>>,
@@ -28,6 +30,7 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
         caps,
         sizes,
         buffers: Vec::new(),
+        decoding: true,
         named: HashMap::new(),
         shards: HashMap::new(),
     };
@@ -42,6 +45,7 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
         body,
         tail: b.decode_tail(io, root),
     };
+    b.decoding = false;
     let (body, _) = b.body(io.prompt_cols, sizes.chunk);
     let prefill = Plan {
         name: "prefill",

@@ -55,13 +55,17 @@ impl Builder<'_> {
         let p = format!("blk.{i}");
         let hn = self.act("hn", hy.n_embd);
         let qkv = self.act("qkv", hy.q_dim() + 2 * hy.kv_dim());
-        for (row, m) in &l.qkv {
+        let mut rest = &l.qkv[..];
+        while let [(row, m), others @ ..] = rest {
+            let second = others.first().filter(|(_, s)| self.pairs(m, s, cols));
             let product = Product {
                 out_row: *row,
                 root,
+                second: second.map(|(row, s)| (*row, s)),
                 ..Product::new(m, hn, qkv)
             };
             self.product(steps, product, cols);
+            rest = &others[usize::from(second.is_some())..];
         }
         self.rope_kv(steps, i, l, qkv, cols_buf, cols);
         let attn = self.attention(steps, i, cols_buf, cols);

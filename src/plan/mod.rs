@@ -5,6 +5,7 @@ pub mod attend;
 pub mod build;
 pub mod cost;
 pub mod forward;
+pub mod pair;
 pub mod product;
 pub mod show;
 pub mod sizes;

@@ -117,6 +117,8 @@ pub struct Product<'m> {
     pub mode: Mode,
     /// 0: none.
     pub softcap: f32,
+    /// Another matrix for the same activations, stored from that row on (see `pair.rs`).
+    pub second: Option<(u32, &'m SharedMatrix)>,
     /// With [`Mode::Add`]: gain of the RMS norm that follows, which is begun here (name, numbers).
     pub next: Option<(&'m str, &'m [f32])>,
 }
@@ -132,6 +134,7 @@ impl<'m> Product<'m> {
             out_row: 0,
             mode: Mode::Store,
             softcap: 0.0,
+            second: None,
             next: None,
         }
     }
@@ -157,6 +160,7 @@ impl Builder<'_> {
             (self.act("hn", n), self.numbers(name, || gain.to_vec()))
         });
         assert!(p.next.is_none() || p.out_row == 0, "partial sums of a part");
+        let second = p.second.map(|(row, m)| self.second(row, m));
         let n_shards = self.shards(matrix).len();
         for s in 0..n_shards {
             let (buf, first, rows) = self.shards(matrix)[s];
@@ -166,7 +170,7 @@ impl Builder<'_> {
                 cut.columns
             };
             for col in (0..cols).step_by(tile as usize) {
-                let params = MatVec {
+                let mut params = MatVec {
                     nb,
                     row_vec4s: matrix.row_vec4s() as u32,
                     mult: mult_at(self.caps, matrix, rows),
@@ -182,13 +186,15 @@ impl Builder<'_> {
                     part_rows,
                     norm_n: self.model.hyper.n_embd,
                     eps: self.model.hyper.eps,
+                    ..Default::default()
                 };
                 let ends = Ends {
                     scale: p.root.is_some(),
                     sink: next.is_some(),
                 };
-                let (shader, grid) = shader(self.caps, matrix.ty.shader, cut, ends, rows as u32);
-                let label = match n_shards {
+                let (mut shader, mut grid) =
+                    shader(self.caps, matrix.ty.shader, cut, ends, rows as u32);
+                let mut label = match n_shards {
                     1 => matrix.label.clone(),
                     _ => format!("{}#{s}", matrix.label),
                 };
@@ -211,6 +217,13 @@ impl Builder<'_> {
                     binds.push(bind("gain", gain));
                     binds.push(at("sums_out", sums, parts_stride));
                 }
+                if let Some(second) = &second {
+                    assert!(n_shards == 1 && !ends.sink, "two matrices at {label}");
+                    second.params(&mut params);
+                    (shader, grid) = second.shader(self.caps, cut, shader, rows as u32);
+                    label = second.label(&label);
+                    binds.insert(1, bind("w2", second.buf));
+                }
                 let mut step = Step::new(label, shader, params, binds, grid);
                 step.first_col = col;
                 steps.push(step);
@@ -219,11 +232,12 @@ impl Builder<'_> {
         parts
     }
 
-    /// Whether RMS norms of up to `cols` columns are begun by the product before and ended by the one
+    /// In the decode plan (a prompt has steps to spare, and kernels of its own to compile), whether RMS norms of up to `cols` columns are begun by the product before and ended by the one
     /// behind, instead of being steps.
     pub fn fuses_norms(&self, cols: u32) -> bool {
         let norms = |l: &Layer| l.post_attention_norm.is_none() && l.post_ffw_norm.is_none();
-        cols <= MAX_COLUMNS
+        self.decoding
+            && cols <= MAX_COLUMNS
             && (!self.caps.software || self.caps.spread())
             && self.model.weights.layers.iter().all(norms)
     }
@@ -288,6 +302,28 @@ pub fn part_rows(caps: &Caps, cut: Cut) -> u32 {
 /// Lanes of a workgroup of `matvec_rows`.
 const ROWS_LANES: u32 = 8;
 
+/// Lanes of a workgroup, and the rows that they do.
+pub(super) fn group(caps: &Caps, cut: Cut) -> (u32, u32) {
+    match cut.kernel {
+        "matmul" => (128, 64),
+        "matvec_rows" => (ROWS_LANES, 4 * ROWS_LANES),
+        _ => {
+            let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
+            let teams = match caps.subgroups {
+                true => (lanes / caps.subgroup_max).max(1),
+                false => 1,
+            };
+            (lanes, 4 * teams)
+        }
+    }
+}
+
+/// `groups` workgroups along x, the rest along another dimension.
+pub(super) fn split(caps: &Caps, groups: u32) -> (Dim, Dim) {
+    let (a, b) = (groups.min(caps.max_grid), groups.div_ceil(caps.max_grid));
+    (Dim::Fixed(a), Dim::Fixed(b))
+}
+
 /// The pipeline and grid of a product with `rows` rows, `quant` the shader file of their weight type.
 pub fn shader(
     caps: &Caps,
@@ -302,41 +338,20 @@ pub fn shader(
     };
     let mut slots = vec![("quant", quant), caps.weights(), cut.x.slot()];
     let mut overrides = Vec::new();
-    // Workgroups along x, the rest along the free dimension.
-    let split = |n: u32| (n.min(caps.max_grid), n.div_ceil(caps.max_grid));
-    let grid = match cut.kernel {
-        "matmul" => {
-            let (a, b) = split(rows.div_ceil(64));
-            [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
-        }
-        "matvec_rows" => {
-            let lanes = ROWS_LANES;
-            slots.extend([("columns", columns), caps.team()]);
-            slots.extend(ends.slots());
-            overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
-            let (a, b) = split(rows.div_ceil(4 * lanes));
-            [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
-        }
-        _ => {
-            let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
-            slots.extend([("columns", columns), caps.team()]);
-            slots.extend(ends.slots());
-            overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
-            let teams = if caps.subgroups {
-                (lanes / caps.subgroup_max).max(1)
-            } else {
-                1
-            };
-            let (a, b) = split(rows.div_ceil(4 * teams));
-            [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
-        }
+    let (lanes, per) = group(caps, cut);
+    let (a, b) = split(caps, rows.div_ceil(per));
+    let grid = if cut.kernel == "matmul" {
+        [a, Dim::Tiles(32), b]
+    } else {
+        slots.extend([("columns", columns), caps.team()]);
+        slots.extend(ends.slots());
+        overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
+        [a, b, Dim::Fixed(1)]
     };
-    (
-        Shader {
-            kernel: cut.kernel,
-            slots,
-            overrides,
-        },
-        grid,
-    )
+    let shader = Shader {
+        kernel: cut.kernel,
+        slots,
+        overrides,
+    };
+    (shader, grid)
 }

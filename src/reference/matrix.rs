@@ -1,4 +1,4 @@
-//! Twins of the kernels that read weights: get_rows and the three matrix products.
+//! Twins of the kernels that read weights: get_rows and the matrix products.
 
 use super::norm::{gelu, silu};
 use super::{Binds, column, params};
@@ -39,8 +39,19 @@ pub fn get_rows(bytes: &[u8], grid: [u32; 3], b: &mut Binds) {
 
 /// `y[c, r] = sum_k W[r, k] x[c, k]` for `n_cols` columns, then the epilogue of `mode`.
 pub fn matvec(bytes: &[u8], _grid: [u32; 3], b: &mut Binds) {
+    product(params(bytes), "w", b);
+}
+
+/// The same for two matrices.
+pub fn matvec2(bytes: &[u8], _grid: [u32; 3], b: &mut Binds) {
     let p: MatVec = params(bytes);
-    let (w, x, mut out) = (b.matrix("w"), b.f32("x"), b.f32_mut("out"));
+    let (rows, out_row) = (p.rows2, p.out_row2);
+    product(p, "w", b);
+    product(MatVec { rows, out_row, ..p }, "w2", b);
+}
+
+fn product(p: MatVec, matrix: &str, b: &mut Binds) {
+    let (w, x, mut out) = (b.matrix(matrix), b.f32("x"), b.f32_mut("out"));
     let x = &*x;
     // Slot scale = norm: the root that the norm of x still lacks.
     let stride = 4 * p.parts.next_multiple_of(16) as usize;

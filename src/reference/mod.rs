@@ -23,6 +23,8 @@ static TWINS: &[(&str, Twin)] = &[
     ("get_rows", matrix::get_rows),
     ("matvec", matrix::matvec),
     ("matvec_rows", matrix::matvec),
+    ("matvec2", matrix::matvec2),
+    ("matvec_rows2", matrix::matvec2),
     ("matmul", matrix::matmul),
     ("rms_norm", norm::rms_norm),
     ("post_norm", norm::post_norm),

@@ -6,7 +6,7 @@ use tokstep::kernel::params::Mode;
 use tokstep::plan::product::{Ends, X};
 use tokstep::quant;
 
-/// `out = epilogue(W x)`: `matvec`, `matvec_rows`, `matmul`.
+/// `out = epilogue(W x)`: `matvec`, `matvec_rows`, `matmul` (two matrices: see `pairs.rs`).
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
     pub kernel: &'static str,
@@ -60,7 +60,7 @@ const PRODUCT: Product = Product {
     },
 };
 
-const ROWS: [usize; 7] = [1, 2, 3, 31, 33, 65, 129];
+pub const ROWS: [usize; 7] = [1, 2, 3, 31, 33, 65, 129];
 const MODES: [(Mode, f32); 5] = [
     (Mode::Store, 0.0),
     (Mode::Add, 0.0),

@@ -8,6 +8,7 @@ mod cases;
 mod common;
 mod make;
 mod paged;
+mod pairs;
 mod rig;
 mod weights;
 
@@ -40,6 +41,7 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
         "take_row" => all(cases::TAKE_ROWS, |p, r| make::take_row(*p, r)),
         "rope_kv" => all(cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
         "attention" => all(cases::attentions(), |p, r| paged::attention(caps, p, r)),
+        "pairs" => all(pairs::pairs(), |p, r| pairs::case(caps, p, r)),
         kernel => {
             let of_kernel = cases::products().into_iter().filter(|p| p.kernel == kernel);
             all(of_kernel, |p, r| make::product(caps, p, r))
@@ -47,11 +49,12 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
     }
 }
 
-const PARTS: [&str; 10] = [
+const PARTS: [&str; 11] = [
     "get_rows",
     "matvec",
     "matvec_rows",
     "matmul",
+    "pairs",
     "norms",
     "glu",
     "take_row",
@@ -80,10 +83,12 @@ fn check(name: &str) {
 
 /// A parameter of each kernel that changes its result when it is one less, and which it is safe to
 /// lessen.
-const PARAMETERS: [(&str, &str); 13] = [
+const PARAMETERS: [(&str, &str); 15] = [
     ("get_rows", "row0"),
     ("matvec", "rows"),
     ("matvec_rows", "rows"),
+    ("matvec2", "rows2"),
+    ("matvec_rows2", "rows2"),
     ("matmul", "rows"),
     ("rms_norm", "n"),
     ("post_norm", "n"),
@@ -121,21 +126,20 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
             }
         }
     }
-    let mut input = case.clone();
-    let b = &case.steps[step].binds[0];
-    if let Init::Rows { matrix, .. } = &mut input.buffers[b.buf].init {
-        *matrix = weights::damaged(matrix);
-    } else {
-        change(
-            &mut input,
-            b.buf,
-            |_| (b.offset / 4) as usize,
-            5f32.to_bits(),
-        );
-    }
+    // Its input is the output of the step before.
     if kernel.name != "attn_combine" {
-        // Its input is the output of the step before.
-        all.push((format!("{} changed", b.name), input));
+        let binds = &case.steps[step].binds;
+        let inputs = binds.iter().enumerate();
+        for (_, b) in inputs.filter(|(i, b)| *i == 0 || b.name == "w2") {
+            let mut input = case.clone();
+            if let Init::Rows { matrix, .. } = &mut input.buffers[b.buf].init {
+                *matrix = weights::damaged(matrix);
+            } else {
+                let at = |_: &Vec<u32>| (b.offset / 4) as usize;
+                change(&mut input, b.buf, at, 5f32.to_bits());
+            }
+            all.push((format!("{} changed", b.name), input));
+        }
     }
     all
 }

@@ -163,6 +163,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
             part_rows,
             norm_n: 77,
             eps: 1e-5,
+            ..Default::default()
         };
         let (shader, grid) = product::shader(&caps, m.ty.shader, cut, p.ends, rows as u32);
         let mut binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];

@@ -1,0 +1,40 @@
+// The epilogue of all products: row multipliers, and where results go.
+#use activation
+
+fn row_mult(row: u32) -> f32 {
+    return bitcast<f32>(wword(P.mult + row / 4u)[row & 3u]);
+}
+
+// Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.
+fn emit(c: u32, row: u32, v0: f32, v1: f32) {
+    if c >= P.n_cols || row >= P.rows {
+        return;
+    }
+    if P.mode >= 2u {
+        let i = c * P.out_stride + (P.out_row + row) / 2u;
+        if P.mode == 2u {
+            out[i] = silu(v0) * v1;
+        } else {
+            out[i] = gelu(v0) * v1;
+        }
+        return;
+    }
+    let i = c * P.out_stride + P.out_row + row;
+    let both = row + 1u < P.rows;
+    if P.mode == 1u {
+        out[i] += v0;
+        if both {
+            out[i + 1u] += v1;
+        }
+    } else if P.softcap > 0.0 {
+        out[i] = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
+        if both {
+            out[i + 1u] = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));
+        }
+    } else {
+        out[i] = v0;
+        if both {
+            out[i + 1u] = v1;
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Cases of `matvec2` and `matvec_rows2`: two matrices of different types times the same activations.
+
+use super::cases::{ROWS, lengths};
+use super::common::Rng;
+use super::make::{bits, matrix, uniform_words};
+use super::rig::{Case, NAN, POISON, bind, bind_guarded};
+use super::weights;
+use tokstep::kernel::{Caps, params};
+use tokstep::plan::build::{mult_at, shard};
+use tokstep::plan::pair::pair;
+use tokstep::plan::product::{self, Cut, Ends, X};
+use tokstep::plan::sizes::stride;
+use tokstep::quant;
+
+/// `out = [W1 x, gap, W2 x]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    pub kernel: &'static str,
+    pub types: [&'static str; 2],
+    pub rows: [usize; 2],
+    pub k: usize,
+    /// Columns in one pass, 1 to 16.
+    pub columns: u32,
+    pub n_cols: u32,
+    /// Rows of the output between the two results, which stay as they are.
+    pub gap: u32,
+    pub shared: bool,
+    pub x: X,
+    /// The root of a norm before.
+    pub scale: bool,
+    /// Largest grid dimension; beyond it workgroups go to another dimension.
+    pub max_grid: u32,
+    /// Columns outside the batch hold NaN instead of numbers.
+    pub nan: bool,
+}
+
+/// Each type as the first and as the second; row counts of either that do not fit workgroups.
+pub fn pairs() -> Vec<Pair> {
+    let mut all = Vec::new();
+    let types = quant::ALL.len();
+    for kernel in ["matvec2", "matvec_rows2"] {
+        let lanes = kernel == "matvec_rows2";
+        for i in 0..types {
+            let types = [i, (i + 5) % types].map(|t| quant::ALL[t].name);
+            let columns = [1, 4, 8, 16][i % 4];
+            let base = Pair {
+                kernel,
+                types,
+                rows: [64, 32],
+                k: 512,
+                columns,
+                n_cols: columns,
+                gap: 0,
+                shared: !lanes && i % 3 == 1,
+                x: match (lanes, i % 2) {
+                    (false, _) => X::Storage,
+                    (true, 0) => X::Uniform,
+                    (true, _) => X::Spread,
+                },
+                scale: i / 2 % 2 == 0,
+                max_grid: 65535,
+                nan: false,
+            };
+            all.push(base);
+            let ks: Vec<usize> = lengths(types[0])
+                .iter()
+                .copied()
+                .filter(|k| lengths(types[1]).contains(k))
+                .collect();
+            for (j, rows) in ROWS.into_iter().enumerate() {
+                all.push(Pair {
+                    rows: [rows, ROWS[(3 * j + i) % ROWS.len()]],
+                    k: ks.get(j % ks.len().max(1)).copied().unwrap_or(512),
+                    n_cols: 1 + (j as u32 * 5) % columns,
+                    gap: [0, 2, 7][j % 3],
+                    nan: j % 2 == 1,
+                    ..base
+                });
+            }
+            all.push(Pair {
+                rows: [259, 133],
+                max_grid: 3,
+                ..base
+            });
+        }
+    }
+    all
+}
+
+pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
+    let lanes = p.kernel == "matvec_rows2";
+    let caps = Caps {
+        software: lanes,
+        subgroups: caps.subgroups && !p.shared,
+        max_grid: p.max_grid,
+        ..caps.clone()
+    };
+    let mut case = Case::new(format!("{p:?}"), p.n_cols, 1);
+    let x_stride = stride(p.k as u32);
+    let x = matrix(
+        p.columns,
+        x_stride,
+        p.k.next_multiple_of(32),
+        NAN,
+        |c, i| match (i < p.k, c >= p.n_cols && p.nan) {
+            (true, true) => NAN,
+            (true, false) => bits(r.signed()),
+            (false, _) => 0,
+        },
+    );
+    let least = (p.columns * x_stride) as usize + uniform_words(p.x != X::Storage);
+    let x = case.guarded(&x, NAN, least);
+    let [rows, rows2] = p.rows.map(|n| n as u32);
+    let out_row = 2;
+    let out_row2 = out_row + rows + p.gap;
+    let out_stride = stride(out_row2 + rows2);
+    let out = vec![POISON; (p.columns * out_stride) as usize];
+    let out = case.guarded(&out, POISON, 0);
+    let parts = 5;
+    let mut binds = Vec::new();
+    let ms = [0, 1].map(|i| weights::matrix(weights::ty(p.types[i]), p.rows[i], p.k, false, r));
+    let shifts = [("w", &ms[0]), ("w2", &ms[1])].map(|(name, m)| {
+        let w = shard(&caps, m, 0, m.rows);
+        let shift = w.texture.unwrap_or(0);
+        binds.push(bind(name, case.buffer(w.init, w.bytes as usize, w.texture)));
+        shift
+    });
+    binds.extend([bind_guarded("x", x), bind_guarded("out", out)]);
+    if p.scale {
+        let sums_stride = 4 * u32::next_multiple_of(parts, 16);
+        let sums = matrix(p.n_cols, sums_stride, 4 * parts as usize, NAN, |_, _| {
+            bits(r.signed().abs())
+        });
+        let least = (p.columns * sums_stride) as usize;
+        binds.push(bind_guarded("sums", case.guarded(&sums, NAN, least)));
+    }
+    let params = params::MatVec {
+        nb: p.k.div_ceil(32) as u32,
+        row_vec4s: ms[0].row_vec4s() as u32,
+        mult: mult_at(&caps, &ms[0], ms[0].rows),
+        rows,
+        out_row,
+        tex_shift: shifts[0],
+        x_stride: x_stride / 4,
+        out_stride,
+        n_cols: p.n_cols,
+        parts,
+        norm_n: 77,
+        eps: 1e-5,
+        row_vec4s2: ms[1].row_vec4s() as u32,
+        mult2: mult_at(&caps, &ms[1], ms[1].rows),
+        rows2,
+        out_row2,
+        tex_shift2: shifts[1],
+        ..Default::default()
+    };
+    let cut = Cut {
+        kernel: p.kernel.trim_end_matches('2'),
+        columns: p.columns,
+        x: match p.x {
+            X::Spread if !caps.spread() => X::Uniform,
+            x => x,
+        },
+    };
+    let ends = Ends {
+        scale: p.scale,
+        sink: false,
+    };
+    let (shader, _) = product::shader(&caps, ms[0].ty.shader, cut, ends, rows);
+    let (shader, grid) = pair(&caps, cut, shader, &ms[1], rows);
+    case.step(shader, params, binds, grid);
+    case
+}

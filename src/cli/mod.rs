@@ -19,6 +19,7 @@ mod sample;
 mod stats;
 mod synthetic;
 mod text;
+mod tune;
 
 use clap::{Args, Parser, Subcommand};
 use tokstep::Result;
@@ -65,6 +66,7 @@ pub enum Command {
     Detokenize(text::DetokenizeArgs),
     Template(text::TemplateArgs),
     Pull(pull::PullArgs),
+    Tune(tune::TuneArgs),
 }
 
 impl Command {
@@ -80,6 +82,7 @@ impl Command {
             Command::Detokenize(args) => text::detokenize(&args),
             Command::Template(args) => text::template(&args),
             Command::Pull(args) => pull::run(&args),
+            Command::Tune(args) => tune::run(&args),
         }
     }
 }

@@ -38,6 +38,10 @@ pub struct EngineInfo {
     pub matrix_bytes: u64,
     /// Milliseconds from opening the file to the end of the warm-up.
     pub load_ms: f64,
+    /// Milliseconds of it spent on measuring how products are best cut.
+    pub tune_ms: f64,
+    /// Each shape whose products are cut in another way than is usual, and how.
+    pub tuned: Vec<String>,
 }
 
 /// Bytes by pool.
@@ -112,5 +116,7 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         memory: Memory::of(p),
         matrix_bytes: m.weights.matrices().iter().map(|m| m.file_bytes()).sum(),
         load_ms: 0.0,
+        tune_ms: 0.0,
+        tuned: Vec::new(),
     }
 }

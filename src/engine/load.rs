@@ -9,6 +9,7 @@ use super::generate::GenerateOptions;
 use super::info::{self, EngineInfo, Memory};
 use super::scheduler::Scheduler;
 use super::session::Session;
+use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, GpuProgram, Loading, StepTime};
 use crate::kernel::Caps;
@@ -33,6 +34,8 @@ pub struct EngineOptions {
     pub prefill_chunk: Option<u32>,
     /// Compare every step with its CPU twin (slow).
     pub verify: bool,
+    /// Whether products are cut as measurement found best.
+    pub tuning: Tune,
     /// Changes what the engine believes of the device, to try other kernel variants.
     pub adjust: Option<fn(&mut Caps)>,
 }
@@ -46,6 +49,7 @@ impl Default for EngineOptions {
             steps_per_submit: 8,
             prefill_chunk: None,
             verify: false,
+            tuning: Tune::Off,
             adjust: None,
         }
     }
@@ -55,6 +59,8 @@ impl Default for EngineOptions {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum LoadStage {
+    /// Shapes of products measured; at most a few seconds, and only on a first load.
+    Tuning { done: u32, total: u32 },
     /// Bytes of weights repacked and uploaded.
     Weights { done: u64, total: u64 },
     /// Plan steps bound to their pipelines, and at the end the driver's compilation.
@@ -108,17 +114,15 @@ impl Engine {
             });
         }
         let template = ChatTemplate::from_gguf(gguf)?;
-        let mut gpu = Gpu::open(o.device.as_deref())?;
-        if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
-            adjust(&mut gpu.caps);
-        }
-        let wish = Wish {
-            context: o.context,
-            slots: o.slots,
-            chunk: o.prefill_chunk,
-        };
-        let program = fitting(&model, &gpu.caps, gpu.memory, wish)?;
+        let (gpu, program) = open(&model, o)?;
+        let (tuning, tuned) = tune::tuning(&gpu, &model, &program, &o.tuning, &mut |n, of| {
+            let (done, total) = (n as u32, of as u32);
+            progress(LoadStage::Tuning { done, total });
+        });
+        let program = plan::build_tuned(&model, &gpu.caps, program.sizes, &tuning);
         let mut info = info::describe(gguf, &model, &gpu, &program);
+        info.tune_ms = tuned.ms;
+        info.tuned = tune::changes(&gpu.caps, &tuning);
         let total = info.matrix_bytes;
         let mut done = 0;
         let program = GpuProgram::load(gpu.clone(), program, &mut |l| match l {
@@ -143,6 +147,29 @@ impl Engine {
             template,
             info,
         })
+    }
+
+    /// Measures how products of a model are best cut on a device, all anew, and keeps what was found in
+    /// the folder of `o.tuning`, if there is one.
+    pub fn tune(
+        gguf: &Gguf,
+        o: &EngineOptions,
+        t: &TuneOptions,
+        progress: &mut dyn FnMut(LoadStage),
+    ) -> Result<TuneReport> {
+        let model = Model::from_gguf(gguf)?;
+        let (gpu, program) = open(&model, o)?;
+        tune::anew(
+            &gpu,
+            &model,
+            &program,
+            t,
+            o.tuning.folder(),
+            &mut |n, of| {
+                let (done, total) = (n as u32, of as u32);
+                progress(LoadStage::Tuning { done, total });
+            },
+        )
     }
 
     /// The model's tokenizer.
@@ -226,6 +253,21 @@ impl Engine {
     pub fn copy_bandwidth(&self) -> Result<f64> {
         self.gpu.copy_bandwidth(64 << 20)
     }
+}
+
+/// The device and the program that options ask for, not tuned.
+fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
+    let mut gpu = Gpu::open(o.device.as_deref())?;
+    if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
+        adjust(&mut gpu.caps);
+    }
+    let wish = Wish {
+        context: o.context,
+        slots: o.slots,
+        chunk: o.prefill_chunk,
+    };
+    let program = fitting(model, &gpu.caps, gpu.memory, wish)?;
+    Ok((gpu, program))
 }
 
 /// The program for a wish. A context that nobody asked for is halved until all fits into `memory`

@@ -55,6 +55,8 @@ pub struct Gpu {
     pub name: String,
     /// Backend: `vulkan`, `metal`, `dx12`.
     pub backend: String,
+    /// Driver name and its version, as far as the backend tells.
+    pub driver: String,
     /// What kernels may use.
     pub caps: Caps,
     /// Bytes that are left, where that is known.
@@ -110,6 +112,9 @@ impl Gpu {
             device,
             queue,
             name: info.name,
+            driver: format!("{} {}", info.driver, info.driver_info)
+                .trim()
+                .into(),
             backend: info.backend.to_str().to_string(),
             memory: caps.software.then(super::memory::available).flatten(),
             caps,

@@ -10,6 +10,7 @@ mod profile;
 mod program;
 mod read;
 mod repeat;
+mod time;
 mod trusted;
 mod upload;
 

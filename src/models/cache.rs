@@ -15,10 +15,24 @@ use std::time::UNIX_EPOCH;
 /// # Errors
 /// [`Error::NoCacheDir`] when there is no home folder.
 pub fn cache_dir() -> Result<PathBuf> {
+    dir("models", "")
+}
+
+/// Where what tuning found is kept: `tuning` in `$TOKSTEP_CACHE`, else `tokstep/tuning` in the user's
+/// cache folder. Not created here.
+///
+/// # Errors
+/// [`Error::NoCacheDir`] when there is no home folder.
+pub fn tuning_dir() -> Result<PathBuf> {
+    dir("tuning", "tuning")
+}
+
+/// A folder of ours in the user's cache, or one in the folder that the user named for all.
+fn dir(ours: &str, named: &str) -> Result<PathBuf> {
     match std::env::var_os("TOKSTEP_CACHE") {
-        Some(dir) if !dir.is_empty() => Ok(dir.into()),
+        Some(dir) if !dir.is_empty() => Ok(PathBuf::from(dir).join(named)),
         _ => etcetera::choose_base_strategy()
-            .map(|base| base.cache_dir().join("tokstep/models"))
+            .map(|base| base.cache_dir().join("tokstep").join(ours))
             .map_err(|_| Error::NoCacheDir),
     }
 }

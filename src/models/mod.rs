@@ -13,7 +13,7 @@ mod pip;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
-pub use cache::cache_dir;
+pub use cache::{cache_dir, tuning_dir};
 pub use fetch::{Event, Sources, fetch, fetch_into};
 
 /// One model that can be fetched by name.

@@ -8,11 +8,13 @@ pub mod product;
 pub mod show;
 pub mod sizes;
 mod tail;
+pub mod tuning;
 
 use std::sync::Arc;
 
-pub use build::build;
+pub use build::{build, build_tuned};
 pub use sizes::{Pool, Sizes};
+pub use tuning::{Shape, Tuning};
 
 use crate::kernel::params::Params;
 use crate::kernel::{Kernel, Shader};
@@ -100,6 +102,8 @@ pub struct Step {
     pub grid: [Dim; 3],
     /// First column it works on: with fewer live columns it is left out.
     pub first_col: u32,
+    /// Under what tuning knows it, if it can be cut in several ways.
+    pub shape: Option<Shape>,
 }
 
 /// What a batch looks like when steps are recorded.
@@ -131,6 +135,7 @@ impl Step {
             binds,
             grid,
             first_col: 0,
+            shape: None,
         }
     }
 
@@ -207,6 +212,25 @@ pub struct Program {
 }
 
 impl Program {
+    /// Steps on buffers of their own, as the body of the decode plan: no model, nothing that an engine
+    /// could run.
+    pub fn alone(buffers: Vec<Buffer>, body: Vec<Step>) -> Program {
+        let plan = |name, body| Plan {
+            name,
+            width: 1,
+            body,
+            tail: vec![],
+        };
+        Program {
+            buffers,
+            decode: plan("decode", body),
+            prefill: plan("prefill", vec![]),
+            logits: plan("logits", vec![]),
+            io: Io::default(),
+            sizes: Sizes::default(),
+        }
+    }
+
     /// The plan meant, and whether its tail is run.
     pub fn plan(&self, which: Which) -> (&Plan, bool) {
         match which {
@@ -227,7 +251,7 @@ impl Program {
 }
 
 /// Buffers that cross to the host.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Io {
     /// Header and one column per slot: (token, position, slot, active).
     pub cols: BufId,

@@ -8,6 +8,7 @@ use crate::kernel::{Caps, Shader};
 use crate::model::Matrix;
 use crate::model::matrix::{SharedMatrix, TILE_ROWS};
 use crate::plan::sizes::stride;
+use crate::plan::tuning::Shape;
 
 /// A column-strided activation: buffer and f32 from column to column.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub struct Act {
     pub stride: u32,
 }
 
-/// How a product is cut: kernel, column slot, columns per dispatch, x through a uniform.
+/// How a product is cut: kernel, lanes, columns per dispatch, how activations come in, who sums up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// `matvec`, `matvec_rows` or `matmul`.
@@ -27,6 +28,43 @@ pub struct Cut {
     pub columns: u32,
     /// How activations come in.
     pub x: X,
+    /// Lanes of a workgroup (`matmul` has 128, always).
+    pub lanes: u32,
+    /// Teams of `matvec` are whole workgroups, summed through workgroup memory.
+    pub shared: bool,
+}
+
+impl std::fmt::Display for Cut {
+    /// `matvec, 64 lanes, 1 column, x_storage, team_subgroup`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stem = |file: &'static str| file.trim_start_matches("slots/").trim_end_matches(".wgsl");
+        let x = stem(self.x.slot().1);
+        let Cut { kernel, lanes, .. } = self;
+        if *kernel == "matmul" {
+            return write!(f, "{kernel}, {lanes} lanes, {x}");
+        }
+        let s = if self.columns == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{kernel}, {lanes} lanes, {} column{s}, {x}",
+            self.columns
+        )?;
+        if *kernel == "matvec" {
+            write!(f, ", {}", stem(self.team().1))?;
+        }
+        Ok(())
+    }
+}
+
+impl Cut {
+    /// The slot file for teams of lanes.
+    fn team(&self) -> (&'static str, &'static str) {
+        let file = match self.shared {
+            true => "slots/team_shared.wgsl",
+            false => "slots/team_subgroup.wgsl",
+        };
+        ("team", file)
+    }
 }
 
 /// How a kernel gets its activations (slot `x`).
@@ -55,7 +93,7 @@ impl X {
 /// Most columns that slot `columns_n` has room for.
 pub const MAX_COLUMNS: u32 = 16;
 
-/// Chooses for a device, a row length in f32 and a number of columns.
+/// What is taken unmeasured on a device, for a row length in f32 and a number of columns.
 pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     let fits = |n: u32| caps.uniform_x(n * x_stride * 4);
     // A chunk goes by eights: wider tiles gain less than a last one that is not full loses.
@@ -71,6 +109,8 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
                 Some(_) if caps.spread() => X::Spread,
                 Some(_) => X::Uniform,
             },
+            lanes: 8,
+            shared: !caps.subgroups,
         };
     }
     let kernel = if cols <= MAX_COLUMNS {
@@ -82,6 +122,11 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
         kernel,
         columns: wanted,
         x: X::Storage,
+        lanes: match kernel {
+            "matmul" => 128,
+            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
+        },
+        shared: !caps.subgroups,
     }
 }
 
@@ -114,7 +159,13 @@ impl Builder<'_> {
         cols: u32,
         (mode, softcap): (Mode, f32),
     ) {
-        let cut = choose(self.caps, x.stride, cols);
+        let shape = Shape {
+            ty: matrix.ty.name,
+            rows: matrix.rows as u32,
+            k: matrix.k as u32,
+            cols,
+        };
+        let cut = self.tuning.cut(self.caps, shape, x.stride);
         assert!(
             x.stride as usize >= matrix.k.next_multiple_of(32),
             "no room for a block at {}",
@@ -167,6 +218,7 @@ impl Builder<'_> {
                 ];
                 let mut step = Step::new(label, shader, params, binds, grid);
                 step.first_col = col;
+                step.shape = Some(shape);
                 steps.push(step);
             }
         }
@@ -176,7 +228,7 @@ impl Builder<'_> {
     pub fn act(&mut self, name: &'static str, n: u32) -> Act {
         let stride = stride(n);
         // A uniform binding always has its full length, so the last column needs that much behind it.
-        let tail = if self.caps.software {
+        let tail = if self.caps.uniform_x(0) {
             u64::from(UNIFORM_X)
         } else {
             0
@@ -205,20 +257,17 @@ pub fn shader(caps: &Caps, quant: &'static str, cut: Cut, rows: u32) -> (Shader,
             [Dim::Fixed(a), Dim::Tiles(32), Dim::Fixed(b)]
         }
         "matvec_rows" => {
-            let lanes = 8;
             slots.push(("columns", columns));
-            overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
-            let (a, b) = split(rows.div_ceil(4 * lanes));
+            overrides.extend([("WG", cut.lanes), ("COLS", cut.columns)]);
+            let (a, b) = split(rows.div_ceil(4 * cut.lanes));
             [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]
         }
         _ => {
-            let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
-            slots.extend([("columns", columns), caps.team()]);
-            overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
-            let teams = if caps.subgroups {
-                (lanes / caps.subgroup_max).max(1)
-            } else {
-                1
+            slots.extend([("columns", columns), cut.team()]);
+            overrides.extend([("WG", cut.lanes), ("COLS", cut.columns)]);
+            let teams = match cut.shared {
+                true => 1,
+                false => (cut.lanes / caps.subgroup_max).max(1),
             };
             let (a, b) = split(rows.div_ceil(4 * teams));
             [Dim::Fixed(a), Dim::Fixed(b), Dim::Fixed(1)]

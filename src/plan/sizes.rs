@@ -34,7 +34,7 @@ pub struct Wish {
 }
 
 /// Fixed sizes of a program, all derived once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Positions per sequence.
     pub context: u32,

@@ -127,6 +127,12 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
                 X::Spread if !caps.spread() => X::Uniform,
                 x => x,
             },
+            lanes: match p.kernel {
+                "matvec_rows" => 8,
+                "matmul" => 128,
+                _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
+            },
+            shared: !caps.subgroups,
         };
         let (shader, grid) = product::shader(&caps, m.ty.shader, cut, rows as u32);
         let binds = vec![bind("w", w), bind_guarded("x", x), bind_guarded("out", out)];

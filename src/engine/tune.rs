@@ -154,7 +154,6 @@ pub(super) fn measure(
     let start = Instant::now();
     let mut todo = wanted(program);
     todo.retain(|w| !known.has(w.shape) && w.bytes >= o.least);
-    let caps = small(&gpu.caps);
     let effort = effort(&gpu.caps, o);
     let mut report = TuneReport::default();
     // The longest that the trial of a cut took so far, mostly its compilation.
@@ -164,6 +163,7 @@ pub(super) fn measure(
         progress(i, total);
         let left = || o.budget.saturating_sub(start.elapsed());
         let mut cuts = candidates(&gpu.caps, stride(w.shape.k), w.shape.cols);
+        let caps = small(&gpu.caps, &w);
         let build = |cut: Cut| {
             let mut tuning = Tuning::default();
             tuning.set(w.shape, cut);
@@ -203,19 +203,27 @@ pub(super) fn measure(
     Ok(report)
 }
 
-/// The device with less room for a matrix, so that of a large one only a part is measured.
-fn small(caps: &Caps) -> Caps {
+/// The device with less room for a matrix, so that of a large one only a part is measured: enough to
+/// come from memory, little enough to be measured many times.
+fn small(caps: &Caps, w: &Wanted) -> Caps {
+    let work = w.shape.rows as f64 * w.shape.k as f64 * w.shape.cols as f64;
+    // A part of the matrix, but a few tiles of rows at least.
+    let part = (SOFTWARE_WORK as f64 / work).max(128.0 / w.shape.rows as f64);
+    let bytes = (w.bytes as f64 * part).min((16 << 20) as f64) + 8192.0;
     Caps {
         max_storage: caps.max_storage.min(128 << 20),
-        max_texture: caps.max_texture.min(1 << 10), // 16 MiB
+        max_texture: caps.max_texture.min((bytes / 16.0).sqrt().ceil() as u32),
         ..caps.clone()
     }
 }
 
+/// Weights times columns that a software device does in a few milliseconds.
+const SOFTWARE_WORK: u64 = 32 << 20;
+
 fn effort(caps: &Caps, o: &TuneOptions) -> Effort {
     // A processor's caches do not matter to kernels that arithmetic bounds; a GPU's hold tens of MB.
     let (bytes, work) = match caps.software {
-        true => (4 << 20, 64 << 20),
+        true => (4 << 20, SOFTWARE_WORK),
         false => (64 << 20, 64 << 30),
     };
     Effort {

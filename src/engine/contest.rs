@@ -247,9 +247,9 @@ impl Contest {
         let mut right: Option<Vec<u32>> = None;
         let mut all = Vec::new();
         for (group, each) in self.groups.iter().zip(&self.each) {
-            for step in group.start..group.start + each {
-                for b in &steps[step].binds {
-                    if steps[step].kernel().writes.contains(&b.name) {
+            for step in &steps[group.start..][..*each] {
+                for b in &step.binds {
+                    if step.kernel().writes.contains(&b.name) {
                         g.write(b.buf, 0, &words(&program.buffers[b.buf]));
                     }
                 }

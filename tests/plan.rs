@@ -12,7 +12,8 @@ use tokstep::gguf::Gguf;
 use tokstep::kernel::{Caps, Shader};
 use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
-use tokstep::plan::{self, Plan, Program, Sizes, Step};
+use tokstep::plan::tuning::candidates;
+use tokstep::plan::{self, Plan, Program, Sizes, Step, Tuning};
 
 /// A software device as Mesa's is.
 fn software() -> Caps {
@@ -251,6 +252,55 @@ fn every_plan_of_every_tiny_model_can_be_bound() {
         for caps in [software(), gpu(), plain_gpu()] {
             for slots in [1, 3] {
                 check(&build(&m, &caps, slots), &caps, &mut seen);
+            }
+        }
+    }
+}
+
+/// However a product is cut: it can be bound, its lanes are those of the cut, and its grid reaches every
+/// row once.
+#[test]
+fn every_cut_can_be_bound_and_reaches_every_row() {
+    let mut seen = BTreeMap::new();
+    for name in ["llama_q4_k", "gemma3_q8_0"] {
+        let m = tiny(name);
+        for caps in [software(), gpu(), plain_gpu()] {
+            for slots in [1, 3, if caps.software { 8 } else { 12 }] {
+                let usual = build(&m, &caps, slots);
+                let shapes: BTreeSet<_> = steps(&usual).filter_map(|s| s.shape).collect();
+                assert!(shapes.len() >= 4);
+                for shape in shapes {
+                    let x_stride = plan::sizes::stride(shape.k);
+                    for cut in candidates(&caps, x_stride, shape.cols) {
+                        let mut tuning = Tuning::default();
+                        tuning.set(shape, cut);
+                        let p = plan::build_tuned(&m, &caps, usual.sizes, &tuning);
+                        check(&p, &caps, &mut seen);
+                        let of_shape: Vec<_> =
+                            steps(&p).filter(|s| s.shape == Some(shape)).collect();
+                        assert!(!of_shape.is_empty());
+                        for s in of_shape {
+                            assert_eq!(s.shader.kernel, cut.kernel);
+                            let lanes = s.shader.overrides.iter().find(|(n, _)| *n == "WG");
+                            if let Some((_, lanes)) = lanes {
+                                assert_eq!(*lanes, cut.lanes, "{}", s.label);
+                            }
+                            let per_group = match (cut.kernel, cut.shared) {
+                                ("matmul", _) => 64,
+                                ("matvec_rows", _) => 4 * cut.lanes,
+                                (_, true) => 4,
+                                (_, false) => 4 * (cut.lanes / caps.subgroup_max),
+                            };
+                            let batch = plan::Batch {
+                                cols: s.first_col + 1,
+                                kv_len: 1,
+                            };
+                            let groups: u32 = s.grid(batch).unwrap().iter().product();
+                            let needed = shape.rows.div_ceil(per_group);
+                            assert_eq!(groups, needed, "{}: {cut}", s.label);
+                        }
+                    }
+                }
             }
         }
     }

@@ -34,6 +34,7 @@ fn program(caps: &Caps, lanes: u32, n_vocab: u32, n_parts: u32) -> Program {
         pool: Pool::Scratch,
         bytes: 4 * n as u64,
         texture: None,
+        layers: 0,
         init: Init::Zero,
     };
     let step = |kernel: &'static str, params: Vec<u8>, grid: [u32; 3]| {
@@ -54,6 +55,7 @@ fn program(caps: &Caps, lanes: u32, n_vocab: u32, n_parts: u32) -> Program {
             binds: k.reads.iter().chain(k.writes).map(bind).collect(),
             grid: grid.map(Dim::Fixed),
             first_col: 0,
+            shape: None,
         }
     };
     let span = n_vocab.div_ceil(n_parts);

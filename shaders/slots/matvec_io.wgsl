@@ -15,7 +15,7 @@ struct Params {
     softcap: f32,   // 0: none, else c * tanh(v / c)
     parts: u32,     // slots scale, sink = norm: vec4 of partial sums of squares per column
     part_rows: u32, // sink = norm: rows that share a partial sum
-    norm_n: u32,    // scale = norm: elements the sums are of
+    norm_n: u32,    // scale, sink = norm: elements the sums are of
     eps: f32,       // scale = norm
     row_vec4s2: u32, // matvec2, matvec_rows2: of the second matrix, what the names without 2 are of the first
     mult2: u32,

@@ -5,7 +5,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::path::PathBuf;
 use tokstep::Result;
-use tokstep::engine::{Engine, EngineOptions, LoadStage};
+use tokstep::engine::{Engine, EngineOptions, LoadStage, Tune};
 use tokstep::models::{self, Named};
 
 /// Which model, on which device.
@@ -17,6 +17,26 @@ pub struct ModelArgs {
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]
     pub device: Option<String>,
+    #[command(flatten)]
+    pub tune: TuneArgs,
+}
+
+/// Whether products are tuned.
+#[derive(Args, Clone, Copy)]
+pub struct TuneArgs {
+    /// Take the usual kernels, and neither measure nor look up which are fastest on this device
+    #[arg(long)]
+    no_tune: bool,
+}
+
+impl TuneArgs {
+    /// What a first load measures is kept for the next; where nothing can be kept, nothing is measured.
+    pub fn tuning(self) -> Tune {
+        match self.no_tune {
+            true => Tune::Off,
+            false => models::tuning_dir().map_or(Tune::Off, Tune::OnHardware),
+        }
+    }
 }
 
 /// Refuses an empty MODEL as a usage error: an unset variable in a script.
@@ -38,6 +58,7 @@ pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
         device: args.device.clone(),
         // Without a home folder nothing is kept, which only costs time.
         cache: models::pipelines_dir().ok(),
+        tuning: args.tune.tuning(),
         ..options
     };
     let path = path(&args.model)?;
@@ -52,6 +73,7 @@ pub fn under_bars(
     let mut weights_left = true;
     let engine = load(&mut |stage| {
         let (what, done, total) = match stage {
+            LoadStage::Tuning { done, total } => ("tuning", done.into(), total.into()),
             LoadStage::Weights { done, total } => ("weights", done, total),
             LoadStage::Pipelines { done, total } => ("pipelines", done.into(), total.into()),
         };
@@ -59,13 +81,15 @@ pub fn under_bars(
         match stage {
             LoadStage::Weights { done, total } => weights_left = done < total,
             LoadStage::Pipelines { .. } if weights_left => return,
-            LoadStage::Pipelines { .. } => (),
+            LoadStage::Tuning { .. } | LoadStage::Pipelines { .. } => (),
         }
         if bar.as_ref().is_none_or(|b| b.message() != what) {
             bar.take().inspect(|b| b.finish_and_clear());
             bar = Some(match stage {
                 LoadStage::Weights { .. } => progress::bytes(what, total),
-                LoadStage::Pipelines { .. } => progress::count(what, total),
+                LoadStage::Tuning { .. } | LoadStage::Pipelines { .. } => {
+                    progress::count(what, total)
+                }
             });
         }
         bar.as_ref().inspect(|b| b.set_position(done));
@@ -89,6 +113,12 @@ pub fn under_bars(
         device.compile_ms,
         device.warm_up_ms,
     );
+    if info.tune_ms > 0.0 {
+        tracing::info!("tuned in {:.0} ms (--no-tune: not at all)", info.tune_ms);
+    }
+    for cut in &info.tuned {
+        tracing::info!("tuned: {cut}");
+    }
     if info.context > info.model_context {
         tracing::warn!(
             "the model was trained for {} tokens of context, not for {}: what it writes behind them may be bad",

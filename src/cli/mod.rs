@@ -18,6 +18,7 @@ mod sample;
 mod stats;
 mod synthetic;
 mod text;
+mod tune;
 
 use clap::{Args, Parser, Subcommand};
 use tokstep::Result;
@@ -64,6 +65,7 @@ pub enum Command {
     Detokenize(text::DetokenizeArgs),
     Template(text::TemplateArgs),
     Pull(pull::PullArgs),
+    Tune(tune::TuneArgs),
 }
 
 impl Command {
@@ -79,6 +81,7 @@ impl Command {
             Command::Detokenize(args) => text::detokenize(&args),
             Command::Template(args) => text::template(&args),
             Command::Pull(args) => pull::run(&args),
+            Command::Tune(args) => tune::run(&args),
         }
     }
 }

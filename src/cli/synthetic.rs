@@ -1,6 +1,6 @@
 //! `--synthetic` and `--gguf-out`: a model that exists by shape only, in the place of a file.
 
-use super::load::{self, ModelArgs};
+use super::load::{self, ModelArgs, TuneArgs};
 use super::{out, progress};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
@@ -23,9 +23,12 @@ pub struct SourceArgs {
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
+    #[command(flatten)]
+    tune: TuneArgs,
 }
 
-fn help() -> String {
+/// What `--synthetic` takes.
+pub fn help() -> String {
     format!(
         "Random weights of a known model's shapes and types instead of a file: how fast would it be, \
          and would it fit? What it writes is noise.\n\nNAME: {}\nTYPE: {} [default: q4_k_m]",
@@ -68,13 +71,23 @@ impl SourceArgs {
 
     /// Loads the model.
     pub fn engine(&self, options: EngineOptions) -> Result<Engine> {
-        let device = self.device.clone();
+        let (device, tune) = (self.device.clone(), self.tune);
         let Some(wish) = &self.synthetic else {
             let model = self.name();
-            return load::engine(&ModelArgs { model, device }, options);
+            let args = ModelArgs {
+                model,
+                device,
+                tune,
+            };
+            return load::engine(&args, options);
         };
         let gguf = synth::open(wish)?;
-        let options = EngineOptions { device, ..options };
+        let tuning = tune.tuning();
+        let options = EngineOptions {
+            device,
+            tuning,
+            ..options
+        };
         load::under_bars(|progress| Engine::load_gguf(&gguf, &options, progress))
     }
 }

@@ -45,6 +45,10 @@ pub struct EngineInfo {
     pub load_ms: f64,
     /// The parts of it.
     pub load: Load,
+    /// Milliseconds of it spent on measuring how products are best cut.
+    pub tune_ms: f64,
+    /// Each shape whose products are cut in another way than is usual, and how.
+    pub tuned: Vec<String>,
 }
 
 /// Milliseconds of the parts of a load. Parts run side by side, so they add up to more than the whole.
@@ -133,5 +137,7 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         matrix_bytes: m.weights.matrices().iter().map(|m| m.file_bytes()).sum(),
         load_ms: 0.0,
         load: Load::default(),
+        tune_ms: 0.0,
+        tuned: Vec::new(),
     }
 }

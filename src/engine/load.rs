@@ -10,6 +10,7 @@ use super::generate::GenerateOptions;
 use super::info::{self, EngineInfo, Memory};
 use super::scheduler::Scheduler;
 use super::session::Session;
+use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, GpuProgram, HostTimes, Loading, StepTime};
 use crate::kernel::Caps;
@@ -36,6 +37,8 @@ pub struct EngineOptions {
     pub verify: bool,
     /// Folder in which compiled pipelines are kept for the next load; `None`: they are not kept.
     pub cache: Option<PathBuf>,
+    /// Whether products are cut as measurement found best.
+    pub tuning: Tune,
     /// Changes what the engine believes of the device, to try other kernel variants.
     pub adjust: Option<fn(&mut Caps)>,
 }
@@ -50,6 +53,7 @@ impl Default for EngineOptions {
             prefill_chunk: None,
             verify: false,
             cache: None,
+            tuning: Tune::Off,
             adjust: None,
         }
     }
@@ -59,6 +63,8 @@ impl Default for EngineOptions {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum LoadStage {
+    /// Shapes of products measured; at most a few seconds, and only on a first load.
+    Tuning { done: u32, total: u32 },
     /// Bytes of weights repacked and uploaded.
     Weights { done: u64, total: u64 },
     /// Plan steps bound to their pipelines, and at the end the driver's compilation.
@@ -138,6 +144,29 @@ impl Engine {
             template,
             info,
         })
+    }
+
+    /// Measures how products of a model are best cut on a device, all anew, and keeps what was found in
+    /// the folder of `o.tuning`, if there is one.
+    pub fn tune(
+        gguf: &Gguf,
+        o: &EngineOptions,
+        t: &TuneOptions,
+        progress: &mut dyn FnMut(LoadStage),
+    ) -> Result<TuneReport> {
+        let model = Model::from_gguf(gguf)?;
+        let (gpu, program) = open(&model, o)?;
+        tune::anew(
+            &gpu,
+            &model,
+            &program,
+            t,
+            o.tuning.folder(),
+            &mut |n, of| {
+                let (done, total) = (n as u32, of as u32);
+                progress(LoadStage::Tuning { done, total });
+            },
+        )
     }
 
     /// The model's tokenizer.
@@ -248,17 +277,15 @@ fn on_device(
     start: Instant,
     progress: &mut dyn FnMut(LoadStage),
 ) -> Result<(Arc<Gpu>, Scheduler, EngineInfo)> {
-    let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
-    if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
-        adjust(&mut gpu.caps);
-    }
-    let wish = Wish {
-        context: o.context,
-        slots: o.slots,
-        chunk: o.prefill_chunk,
-    };
-    let program = fitting(model, &gpu.caps, gpu.memory, wish)?;
+    let (gpu, program) = open(model, o)?;
+    let (tuning, tuned) = tune::tuning(&gpu, model, &program, &o.tuning, &mut |n, of| {
+        let (done, total) = (n as u32, of as u32);
+        progress(LoadStage::Tuning { done, total });
+    });
+    let program = plan::build_tuned(model, &gpu.caps, program.sizes, &tuning);
     let mut info = info::describe(gguf, model, &gpu, &program);
+    info.tune_ms = tuned.ms;
+    info.tuned = tune::changes(&gpu.caps, &tuning);
     info.load.open_ms = start.elapsed().as_secs_f64() * 1e3;
     let total = info.matrix_bytes;
     let mut done = 0;
@@ -275,6 +302,21 @@ fn on_device(
         scheduler.verify()?;
     }
     Ok((gpu, scheduler, info))
+}
+
+/// The device and the program that options ask for, not tuned.
+fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
+    let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
+    if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
+        adjust(&mut gpu.caps);
+    }
+    let wish = Wish {
+        context: o.context,
+        slots: o.slots,
+        chunk: o.prefill_chunk,
+    };
+    let program = fitting(model, &gpu.caps, gpu.memory, wish)?;
+    Ok((gpu, program))
 }
 
 /// The program for a wish. A context that nobody asked for is halved until all fits into `memory`

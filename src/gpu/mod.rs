@@ -14,6 +14,7 @@ mod profile;
 mod program;
 mod read;
 mod repeat;
+mod time;
 mod trusted;
 mod upload;
 

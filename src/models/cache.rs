@@ -27,6 +27,15 @@ pub fn pipelines_dir() -> Result<PathBuf> {
     dir("pipelines", "pipelines")
 }
 
+/// Where what tuning found is kept: `tuning` in `$TOKSTEP_CACHE`, else `tokstep/tuning` in the user's
+/// cache folder. Not created here.
+///
+/// # Errors
+/// [`Error::NoCacheDir`] when there is no home folder.
+pub fn tuning_dir() -> Result<PathBuf> {
+    dir("tuning", "tuning")
+}
+
 /// A folder of ours in the user's cache, or one in the folder that the user named for all.
 fn dir(ours: &str, named: &str) -> Result<PathBuf> {
     match std::env::var_os("TOKSTEP_CACHE") {

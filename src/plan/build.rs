@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::product::shard_rows;
 use super::sizes::{KV_LINE_SHIFT, PAGE_LEN, RING_LEN};
-use super::{Bind, BufId, Buffer, Init, Io, Plan, Pool, Program, Sizes};
+use super::{Bind, BufId, Buffer, Init, Io, Plan, Pool, Program, Sizes, Tuning};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::model::matrix::{SharedMatrix, TILE_ROWS};
@@ -14,6 +14,7 @@ use crate::model::matrix::{SharedMatrix, TILE_ROWS};
 pub struct Builder<'a> {
     pub(super) model: &'a Model,
     pub(super) caps: &'a Caps,
+    pub(super) tuning: &'a Tuning,
     pub(super) sizes: Sizes,
     pub(super) buffers: Vec<Buffer>,
     /// The plan being built is the one for decoding.
@@ -25,9 +26,15 @@ pub struct Builder<'a> {
 
 /// All plans of `model` on a device with `caps`.
 pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
+    build_tuned(model, caps, sizes, &Tuning::default())
+}
+
+/// [`build`] with products cut as measurement found best.
+pub fn build_tuned(model: &Model, caps: &Caps, sizes: Sizes, tuning: &Tuning) -> Program {
     let mut b = Builder {
         model,
         caps,
+        tuning,
         sizes,
         buffers: Vec::new(),
         decoding: true,

@@ -10,11 +10,13 @@ pub mod product;
 pub mod show;
 pub mod sizes;
 mod tail;
+pub mod tuning;
 
 use std::sync::Arc;
 
-pub use build::build;
+pub use build::{build, build_tuned};
 pub use sizes::{Pool, Sizes};
+pub use tuning::{Shape, Tuning};
 
 use crate::kernel::params::Params;
 use crate::kernel::{Kernel, Shader};
@@ -104,6 +106,8 @@ pub struct Step {
     pub grid: [Dim; 3],
     /// First column it works on: with fewer live columns it is left out.
     pub first_col: u32,
+    /// Under what tuning knows it, if it can be cut in several ways.
+    pub shape: Option<Shape>,
 }
 
 /// What a batch looks like when steps are recorded.
@@ -135,6 +139,7 @@ impl Step {
             binds,
             grid,
             first_col: 0,
+            shape: None,
         }
     }
 

@@ -86,7 +86,7 @@ pub fn pair(
     };
     shader.slots.retain(|(slot, _)| *slot != "sink");
     shader.slots.insert(1, ("quant2", second.ty.shader));
-    let (_, per) = group(caps, cut);
+    let per = group(caps, cut);
     let groups = rows.div_ceil(per) + (second.rows as u32).div_ceil(per);
     let (a, b) = split(caps, groups);
     (shader, [a, b, Dim::Fixed(1)])

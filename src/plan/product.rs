@@ -8,6 +8,7 @@ use crate::kernel::{Caps, Shader};
 use crate::model::matrix::{SharedMatrix, TILE_ROWS};
 use crate::model::{Layer, Matrix};
 use crate::plan::sizes::stride;
+use crate::plan::tuning::Shape;
 
 /// A column-strided activation: buffer and f32 from column to column.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub struct Act {
     pub stride: u32,
 }
 
-/// How a product is cut: kernel, column slot, columns per dispatch, x through a uniform.
+/// How a product is cut: kernel, lanes, columns per dispatch, how activations come in, who sums up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// `matvec`, `matvec_rows` or `matmul`.
@@ -27,6 +28,43 @@ pub struct Cut {
     pub columns: u32,
     /// How activations come in.
     pub x: X,
+    /// Lanes of a workgroup (`matmul` has 128, always).
+    pub lanes: u32,
+    /// Teams of `matvec` are whole workgroups, summed through workgroup memory.
+    pub shared: bool,
+}
+
+impl std::fmt::Display for Cut {
+    /// `matvec, 64 lanes, 1 column, x_storage, team_subgroup`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stem = |file: &'static str| file.trim_start_matches("slots/").trim_end_matches(".wgsl");
+        let x = stem(self.x.slot().1);
+        let Cut { kernel, lanes, .. } = self;
+        if *kernel == "matmul" {
+            return write!(f, "{kernel}, {lanes} lanes, {x}");
+        }
+        let s = if self.columns == 1 { "" } else { "s" };
+        write!(
+            f,
+            "{kernel}, {lanes} lanes, {} column{s}, {x}",
+            self.columns
+        )?;
+        if *kernel == "matvec" {
+            write!(f, ", {}", stem(self.team().1))?;
+        }
+        Ok(())
+    }
+}
+
+impl Cut {
+    /// The slot file for teams of lanes.
+    fn team(&self) -> (&'static str, &'static str) {
+        let file = match self.shared {
+            true => "slots/team_shared.wgsl",
+            false => "slots/team_subgroup.wgsl",
+        };
+        ("team", file)
+    }
 }
 
 /// How a kernel gets its activations (slot `x`).
@@ -55,7 +93,7 @@ impl X {
 /// Most columns that slot `columns_n` has room for.
 pub const MAX_COLUMNS: u32 = 16;
 
-/// Chooses for a device, a row length in f32 and a number of columns.
+/// What is taken unmeasured on a device, for a row length in f32 and a number of columns.
 pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     let fits = |n: u32| caps.uniform_x(n * x_stride * 4);
     // A chunk goes by eights: wider tiles gain less than a last one that is not full loses.
@@ -71,6 +109,8 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
                 Some(_) if caps.spread() => X::Spread,
                 Some(_) => X::Uniform,
             },
+            lanes: 8,
+            shared: !caps.subgroups,
         };
     }
     let kernel = if cols <= MAX_COLUMNS {
@@ -82,6 +122,11 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
         kernel,
         columns: wanted,
         x: X::Storage,
+        lanes: match kernel {
+            "matmul" => 128,
+            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
+        },
+        shared: !caps.subgroups,
     }
 }
 
@@ -144,15 +189,26 @@ impl Builder<'_> {
     /// Adds the steps of a product for `cols` columns. With `next`: the partial sums per column.
     pub fn product(&mut self, steps: &mut Vec<Step>, p: Product, cols: u32) -> Option<u32> {
         let (matrix, x, out) = (p.matrix, p.x, p.out);
-        let cut = choose(self.caps, x.stride, cols);
+        let shape = Shape {
+            ty: matrix.ty.name,
+            rows: matrix.rows as u32,
+            k: matrix.k as u32,
+            cols,
+        };
+        let mut cut = self.tuning.cut(self.caps, shape, x.stride);
+        if p.next.is_some() && part_rows(self.caps, cut).is_none() {
+            cut = choose(self.caps, x.stride, cols);
+        }
         assert!(
             x.stride as usize >= matrix.k.next_multiple_of(32),
             "no room for a block at {}",
             matrix.label
         );
         let nb = matrix.k.div_ceil(32) as u32;
-        let part_rows = part_rows(self.caps, cut);
-        let parts = p.next.map(|_| (matrix.rows as u32).div_ceil(part_rows));
+        let part_rows = part_rows(self.caps, cut).unwrap_or(0);
+        let parts = p
+            .next
+            .map(|_| (matrix.rows as u32).div_ceil(part_rows.max(1)));
         let counted = p.root.or(parts).unwrap_or(0).div_ceil(4);
         let sums = (p.root.is_some() || p.next.is_some()).then(|| self.sums());
         let next = p.next.map(|(name, gain)| {
@@ -226,14 +282,15 @@ impl Builder<'_> {
                 }
                 let mut step = Step::new(label, shader, params, binds, grid);
                 step.first_col = col;
+                step.shape = Some(shape);
                 steps.push(step);
             }
         }
         parts
     }
 
-    /// In the decode plan (a prompt has steps to spare, and kernels of its own to compile), whether RMS norms of up to `cols` columns are begun by the product before and ended by the one
-    /// behind, instead of being steps.
+    /// Whether RMS norms of up to `cols` columns are begun by the product before and ended by the one behind,
+    /// instead of being steps: when decoding (prompts have time for steps, and would have more to compile).
     pub fn fuses_norms(&self, cols: u32) -> bool {
         let norms = |l: &Layer| l.post_attention_norm.is_none() && l.post_ffw_norm.is_none();
         self.decoding
@@ -253,7 +310,7 @@ impl Builder<'_> {
     pub fn act(&mut self, name: &'static str, n: u32) -> Act {
         let stride = stride(n);
         // A uniform binding always has its full length, so the last column needs that much behind it.
-        let tail = if self.caps.software {
+        let tail = if self.caps.uniform_x(0) {
             u64::from(UNIFORM_X)
         } else {
             0
@@ -291,30 +348,26 @@ impl Ends {
     }
 }
 
-/// Rows whose squares make one partial sum: those of a lane that has whole rows' sums, or of a subgroup.
-pub fn part_rows(caps: &Caps, cut: Cut) -> u32 {
+/// Rows whose squares make one partial sum: those of a lane that has whole rows' sums, or of a team. `None`:
+/// teams are of no certain size.
+pub fn part_rows(caps: &Caps, cut: Cut) -> Option<u32> {
     match cut.kernel {
-        "matvec_rows" => 4 * caps.subgroup_min.min(ROWS_LANES),
-        _ => 4,
+        "matvec_rows" if cut.shared => Some(4 * cut.lanes),
+        "matvec_rows" if caps.subgroup_min == caps.subgroup_max => {
+            Some(4 * caps.subgroup_min.min(cut.lanes))
+        }
+        "matvec_rows" => None,
+        _ => Some(4),
     }
 }
 
-/// Lanes of a workgroup of `matvec_rows`.
-const ROWS_LANES: u32 = 8;
-
-/// Lanes of a workgroup, and the rows that they do.
-pub(super) fn group(caps: &Caps, cut: Cut) -> (u32, u32) {
+/// Rows that a workgroup does.
+pub(super) fn group(caps: &Caps, cut: Cut) -> u32 {
     match cut.kernel {
-        "matmul" => (128, 64),
-        "matvec_rows" => (ROWS_LANES, 4 * ROWS_LANES),
-        _ => {
-            let lanes = 64.max(caps.subgroup_max).min(caps.max_lanes);
-            let teams = match caps.subgroups {
-                true => (lanes / caps.subgroup_max).max(1),
-                false => 1,
-            };
-            (lanes, 4 * teams)
-        }
+        "matmul" => 64,
+        "matvec_rows" => 4 * cut.lanes,
+        _ if cut.shared => 4,
+        _ => 4 * (cut.lanes / caps.subgroup_max).max(1),
     }
 }
 
@@ -338,14 +391,13 @@ pub fn shader(
     };
     let mut slots = vec![("quant", quant), caps.weights(), cut.x.slot()];
     let mut overrides = Vec::new();
-    let (lanes, per) = group(caps, cut);
-    let (a, b) = split(caps, rows.div_ceil(per));
+    let (a, b) = split(caps, rows.div_ceil(group(caps, cut)));
     let grid = if cut.kernel == "matmul" {
         [a, Dim::Tiles(32), b]
     } else {
-        slots.extend([("columns", columns), caps.team()]);
+        slots.extend([("columns", columns), cut.team()]);
         slots.extend(ends.slots());
-        overrides.extend([("WG", lanes), ("COLS", cut.columns)]);
+        overrides.extend([("WG", cut.lanes), ("COLS", cut.columns)]);
         [a, b, Dim::Fixed(1)]
     };
     let shader = Shader {

@@ -144,6 +144,7 @@ mod tests {
         ];
         let chunks = n_pages as u32;
         let p = Attention {
+            layer_shift: 0,
             n_head: 2,
             n_kv: 1,
             hdp: 8,

@@ -27,12 +27,10 @@ pub fn get_rows(bytes: &[u8], grid: [u32; 3], b: &mut Binds) {
                 part_rows: 32,
                 parts: p.parts,
                 n_cols: 1,
+                norm_n: 32 * p.nb,
                 ..Default::default()
             };
             begin_norm(&done, &out[at..], c, at, b);
-            let parts = 4 * p.parts as usize;
-            let first = c * 4 * p.parts.next_multiple_of(16) as usize;
-            b.f32_mut("sums_out")[first + p.nb as usize..first + parts].fill(0.0);
         }
     }
 }
@@ -125,6 +123,9 @@ fn begin_norm(p: &MatVec, out: &[f32], first: usize, at: usize, b: &Binds) {
         }
         for (part, sum) in squares {
             sums[(first + c) * stride + part] = sum as f32;
+            if part == (p.norm_n as usize).saturating_sub(1) / p.part_rows as usize {
+                sums[(first + c) * stride..][part + 1..4 * p.parts as usize].fill(0.0);
+            }
         }
     }
 }

@@ -135,6 +135,7 @@ mod tests {
             Data::U32(vec![0; 3 * 2 * 4]),
         ];
         let p = RopeKv {
+            layer_shift: 0,
             n_head: 1,
             n_kv: 1,
             hd: 3,

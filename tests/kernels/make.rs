@@ -108,11 +108,17 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
             X::Spread if !caps.spread() => X::Uniform,
             x => x,
         },
+        lanes: match p.kernel {
+            "matvec_rows" => 8,
+            "matmul" => 128,
+            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
+        },
+        shared: !caps.subgroups,
     };
-    let part_rows = product::part_rows(&caps, cut);
-    let rows = p.out_row + p.rows as u32;
+    let part_rows = product::part_rows(&caps, cut).expect("subgroups of one size");
+    let all_rows = p.out_row + p.rows as u32;
     let parts = if sink {
-        rows.div_ceil(part_rows).div_ceil(4)
+        all_rows.div_ceil(part_rows).div_ceil(4)
     } else {
         5
     };
@@ -129,7 +135,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     }
     if sink {
         let hn = case.guarded(&poison(width * out_stride), POISON, 0);
-        let gain: Vec<f32> = (0..rows).map(|_| r.signed()).collect();
+        let gain: Vec<f32> = (0..all_rows).map(|_| r.signed()).collect();
         norms.push(bind_guarded("hn", hn));
         norms.push(bind("gain", case.floats(&gain)));
         let sums = case.guarded(&poison(p.n_cols * sums_stride), POISON, 0);
@@ -161,7 +167,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
             softcap,
             parts,
             part_rows,
-            norm_n: 77,
+            norm_n: if sink { all_rows } else { 77 },
             eps: 1e-5,
             ..Default::default()
         };

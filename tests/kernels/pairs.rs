@@ -161,6 +161,11 @@ pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
             X::Spread if !caps.spread() => X::Uniform,
             x => x,
         },
+        lanes: match p.kernel {
+            "matvec_rows2" => 8,
+            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
+        },
+        shared: !caps.subgroups,
     };
     let ends = Ends {
         scale: p.scale,

@@ -34,55 +34,59 @@ pub struct Pair {
     pub nan: bool,
 }
 
-/// Each type as the first and as the second; row counts of either that do not fit workgroups.
+/// Each type once as the first and once as the second of a pair, by turns in either kernel, which compile
+/// long; more columns for one pair. Row counts of both that do not fit workgroups.
 pub fn pairs() -> Vec<Pair> {
+    let n = quant::ALL.len();
+    let name = |i: usize| quant::ALL[i % n].name;
+    let each = (0..n).map(|i| {
+        (
+            ["matvec2", "matvec_rows2"][i % 2],
+            [name(i), name(i + 5)],
+            1,
+        )
+    });
+    let wide = [("matvec2", 4), ("matvec_rows2", 3), ("matvec_rows2", 16)];
+    let wide = wide.map(|(kernel, columns)| (kernel, ["Q4_K", "Q6_K"], columns));
     let mut all = Vec::new();
-    let types = quant::ALL.len();
-    for kernel in ["matvec2", "matvec_rows2"] {
+    for (i, (kernel, types, columns)) in each.chain(wide).enumerate() {
         let lanes = kernel == "matvec_rows2";
-        for i in 0..types {
-            let types = [i, (i + 5) % types].map(|t| quant::ALL[t].name);
-            let columns = [1, 4, 8, 16][i % 4];
-            let base = Pair {
-                kernel,
-                types,
-                rows: [64, 32],
-                k: 512,
-                columns,
-                n_cols: columns,
-                gap: 0,
-                shared: !lanes && i % 3 == 1,
-                x: match (lanes, i % 2) {
-                    (false, _) => X::Storage,
-                    (true, 0) => X::Uniform,
-                    (true, _) => X::Spread,
-                },
-                scale: i / 2 % 2 == 0,
-                max_grid: 65535,
-                nan: false,
-            };
-            all.push(base);
-            let ks: Vec<usize> = lengths(types[0])
-                .iter()
-                .copied()
-                .filter(|k| lengths(types[1]).contains(k))
-                .collect();
-            for (j, rows) in ROWS.into_iter().enumerate() {
-                all.push(Pair {
-                    rows: [rows, ROWS[(3 * j + i) % ROWS.len()]],
-                    k: ks.get(j % ks.len().max(1)).copied().unwrap_or(512),
-                    n_cols: 1 + (j as u32 * 5) % columns,
-                    gap: [0, 2, 7][j % 3],
-                    nan: j % 2 == 1,
-                    ..base
-                });
-            }
+        let base = Pair {
+            kernel,
+            types,
+            rows: [64, 32],
+            k: 512,
+            columns,
+            n_cols: columns,
+            gap: 0,
+            shared: !lanes && i % 4 == 2,
+            x: match (lanes, i % 4) {
+                (false, _) => X::Storage,
+                (true, 1) => X::Uniform,
+                (true, _) => X::Spread,
+            },
+            scale: i / 2 % 2 == 0,
+            max_grid: 65535,
+            nan: false,
+        };
+        all.push(base);
+        let both = lengths(types[0]).iter().copied();
+        let both: Vec<usize> = both.filter(|k| lengths(types[1]).contains(k)).collect();
+        for (j, rows) in ROWS.into_iter().enumerate() {
             all.push(Pair {
-                rows: [259, 133],
-                max_grid: 3,
+                rows: [rows, ROWS[(3 * j + i) % ROWS.len()]],
+                k: both.get(j % both.len().max(1)).copied().unwrap_or(512),
+                n_cols: 1 + (j as u32 * 5) % columns,
+                gap: [0, 2, 7][j % 3],
+                nan: j % 2 == 1,
                 ..base
             });
         }
+        all.push(Pair {
+            rows: [259, 133],
+            max_grid: 3,
+            ..base
+        });
     }
     all
 }

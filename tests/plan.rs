@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use expect_test::expect_file;
 use naga::AddressSpace;
 use tokstep::gguf::Gguf;
+use tokstep::kernel::params::MatVec;
 use tokstep::kernel::{Caps, Shader};
 use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
@@ -88,9 +89,7 @@ fn plans(p: &Program) -> [&Plan; 3] {
 }
 
 fn steps(p: &Program) -> impl Iterator<Item = &Step> {
-    plans(p)
-        .into_iter()
-        .flat_map(|p| p.body.iter().chain(&p.tail))
+    plans(p).into_iter().flat_map(|p| p.steps())
 }
 
 #[test]
@@ -251,6 +250,63 @@ fn every_plan_of_every_tiny_model_can_be_bound() {
             }
         }
     }
+}
+
+/// Whatever a prompt chunk's length, every product does each of its columns exactly once, and few columns
+/// in products for few.
+#[test]
+fn chunks_of_any_length_have_every_column_once() {
+    let mut narrow = BTreeSet::new();
+    for path in models() {
+        let m = model(&path);
+        for caps in [software(), gpu(), plain_gpu()] {
+            let p = build(&m, &caps, 1);
+            let whole = p.decode.steps().chain(p.logits.steps());
+            assert!(whole.into_iter().all(|s| s.live == (1..=u32::MAX)));
+            let products = |s: &&Step| s.shader.kernel.starts_with("mat");
+            let labels: BTreeSet<&str> = p
+                .prefill
+                .body
+                .iter()
+                .filter(products)
+                .map(|s| &*s.label)
+                .collect();
+            for cols in 1..=p.prefill.width {
+                let batch = plan::Batch { cols, kv_len: 600 };
+                let mut next: BTreeMap<&str, u32> = BTreeMap::new();
+                let runs = |s: &&Step| s.grid(batch).is_some();
+                for s in p.prefill.body.iter().filter(products).filter(runs) {
+                    let what = format!("{} {cols} columns: {}", path.display(), s.label);
+                    let params = s.params::<MatVec>();
+                    let first = next.entry(&s.label).or_insert(0);
+                    assert_eq!(*first, s.first_col, "{what}");
+                    let x = s.binds.iter().find(|b| b.name == "x").unwrap();
+                    assert_eq!(
+                        x.offset,
+                        u64::from(16 * params.x_stride * s.first_col),
+                        "{what}"
+                    );
+                    *first += params.n_cols;
+                    let columns = s.shader.overrides.iter().find(|o| o.0 == "COLS");
+                    let columns = columns.map_or(p.prefill.width, |o| o.1);
+                    assert!(params.n_cols <= columns, "{what}");
+                    let few = if caps.software { [1, 4] } else { [1, 8] };
+                    if let Some(n) = few.iter().find(|n| cols <= **n) {
+                        assert!(columns <= *n, "{what} in {columns}");
+                        narrow.insert((caps.software, s.shader.to_string()));
+                    }
+                }
+                assert_eq!(
+                    next.keys().copied().collect::<BTreeSet<_>>(),
+                    labels,
+                    "{cols}"
+                );
+                let done = |n: &u32| (cols..=p.prefill.width).contains(n);
+                assert!(next.values().all(done), "{cols}: {next:?}");
+            }
+        }
+    }
+    assert!(narrow.len() > 4, "{narrow:?}");
 }
 
 /// A grid with more workgroups than a dimension may have is folded into another one.

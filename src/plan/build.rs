@@ -16,6 +16,8 @@ pub struct Builder<'a> {
     pub(super) caps: &'a Caps,
     pub(super) sizes: Sizes,
     pub(super) buffers: Vec<Buffer>,
+    /// Batches of the plan being built may have few of its columns; see [`super::product::tiles`].
+    pub(super) ragged: bool,
     named: HashMap<String, BufId>,
     /// Shards by matrix (its address): (buffer, first row, rows).
     shards: HashMap<usize, Vec<(BufId, usize, usize)>>,
@@ -23,14 +25,7 @@ pub struct Builder<'a> {
 
 /// All plans of `model` on a device with `caps`.
 pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
-    let mut b = Builder {
-        model,
-        caps,
-        sizes,
-        buffers: Vec::new(),
-        named: HashMap::new(),
-        shards: HashMap::new(),
-    };
+    let mut b = Builder::new(model, caps, sizes);
     for m in model.weights.matrices() {
         b.upload(&m);
     }
@@ -42,7 +37,9 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
         body,
         tail: b.decode_tail(io, root),
     };
+    b.ragged = true; // a prompt's last chunk, and a short prompt
     let (body, _) = b.body(io.prompt_cols, sizes.chunk);
+    b.ragged = false;
     let prefill = Plan {
         name: "prefill",
         width: sizes.chunk,
@@ -63,6 +60,20 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
         logits,
         io,
         sizes,
+    }
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(model: &'a Model, caps: &'a Caps, sizes: Sizes) -> Builder<'a> {
+        Builder {
+            model,
+            caps,
+            sizes,
+            buffers: Vec::new(),
+            ragged: false,
+            named: HashMap::new(),
+            shards: HashMap::new(),
+        }
     }
 }
 
@@ -139,7 +150,7 @@ impl Builder<'_> {
         id
     }
 
-    fn upload(&mut self, m: &SharedMatrix) {
+    pub(super) fn upload(&mut self, m: &SharedMatrix) {
         let per = shard_rows(self.caps, m);
         let mut shards = Vec::new();
         for first in (0..m.rows).step_by(per) {

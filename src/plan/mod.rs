@@ -10,6 +10,7 @@ pub mod show;
 pub mod sizes;
 mod tail;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub use build::build;
@@ -99,8 +100,11 @@ pub struct Step {
     pub binds: Vec<Bind>,
     /// Grid.
     pub grid: [Dim; 3],
-    /// First column it works on: with fewer live columns it is left out.
+    /// First column it works on: with no more live columns than that it is left out.
     pub first_col: u32,
+    /// Live columns of the batches it is for; others leave it out. Of steps that do the same in different
+    /// ways a batch has one.
+    pub live: RangeInclusive<u32>,
 }
 
 /// What a batch looks like when steps are recorded.
@@ -132,6 +136,7 @@ impl Step {
             binds,
             grid,
             first_col: 0,
+            live: 1..=u32::MAX,
         }
     }
 
@@ -142,7 +147,7 @@ impl Step {
 
     /// Workgroups for a batch; `None` if there is nothing to do.
     pub fn grid(&self, batch: Batch) -> Option<[u32; 3]> {
-        if batch.cols <= self.first_col {
+        if batch.cols <= self.first_col || !self.live.contains(&batch.cols) {
             return None;
         }
         let g = self.grid.map(|d| match d {

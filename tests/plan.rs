@@ -309,6 +309,38 @@ fn chunks_of_any_length_have_every_column_once() {
     assert!(narrow.len() > 4, "{narrow:?}");
 }
 
+/// Products alone: with each number of columns every copy is multiplied once, every row and column of it.
+#[test]
+fn products_alone_are_whole() {
+    let mut seen = BTreeMap::new();
+    for path in models() {
+        let m = model(&path);
+        for caps in [software(), gpu(), plain_gpu()] {
+            let kinds = plan::alone::kinds(&m);
+            assert_eq!(kinds.iter().filter(|k| k.output).count(), 1);
+            for kind in kinds {
+                let (copies, columns) = (3, [1, 8, 100]);
+                let p = plan::alone::program(&m, &caps, &kind, copies, &columns);
+                check(&p, &caps, &mut seen);
+                let what = format!("{}: {}", path.display(), kind.name);
+                for n in columns {
+                    let batch = plan::Batch { cols: n, kv_len: 1 };
+                    let ran = p.decode.body.iter().filter(|s| s.grid(batch).is_some());
+                    let mut done = BTreeMap::new();
+                    for s in ran {
+                        let params = s.params::<MatVec>();
+                        let w = s.binds.iter().find(|b| b.name == "w").unwrap();
+                        *done.entry(w.buf).or_insert(0) += params.rows * params.n_cols;
+                    }
+                    assert_eq!(done.len() % copies, 0, "{what}");
+                    let all = copies as u32 * kind.matrix.rows as u32 * n;
+                    assert_eq!(done.values().sum::<u32>(), all, "{what} {n}");
+                }
+            }
+        }
+    }
+}
+
 /// A grid with more workgroups than a dimension may have is folded into another one.
 #[test]
 fn grids_are_folded() {

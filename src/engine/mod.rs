@@ -3,6 +3,7 @@
 
 mod generate;
 mod info;
+mod kernels;
 mod load;
 mod pages;
 mod recorder;
@@ -14,6 +15,7 @@ mod verify;
 
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
 pub use info::{EngineInfo, Load, Memory};
+pub use kernels::{KernelBench, KernelTime};
 pub use load::{Engine, EngineOptions, LoadStage};
 pub use roofline::Work;
 pub use scheduler::{NOT_FINITE, Scheduler};

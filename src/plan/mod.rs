@@ -1,6 +1,7 @@
 //! A forward pass as plain data: buffers by number, steps that name a shader, its parameters, its
 //! bindings and its grid. A plan can be printed, compared, run on the GPU or on the CPU twins.
 
+pub mod alone;
 mod attend;
 pub mod build;
 pub mod cost;

@@ -75,47 +75,33 @@ fn tail32(at: KvAt, i: u32) -> W32 {
     return W32(lo(a), hi(a), lo(b), hi(b), lo(c), hi(c), lo(c), hi(c));
 }
 
-// The first TAIL words of q, with zeros behind.
-fn some(v: W32) -> W32 {
+// 32 dimensions of q; (tail) its first TAIL words, with zeros behind.
+fn part_of(v: W32, tail: bool) -> W32 {
+    if !tail {
+        return v;
+    }
     let z = vec4<f32>();
-    return W32(
-        v.w0,
-        v.w1,
-        select(z, v.w2, TAIL > 1u),
-        select(z, v.w3, TAIL > 1u),
-        select(z, v.w4, TAIL > 2u),
-        select(z, v.w5, TAIL > 2u),
-        z,
-        z,
-    );
+    return W32(v.w0, v.w1, select(z, v.w2, TAIL > 1u), select(z, v.w3, TAIL > 1u), select(z, v.w4, TAIL > 2u), select(z, v.w5, TAIL > 2u), z, z);
 }
 
 // Adds to scores, [head] of [position], what 32 dimensions make, or (tail) TAIL words of them.
 fn scored(s: mat4x4<f32>, k: Keys, q: vec4<u32>, i: u32, lane: u32, tail: bool) -> mat4x4<f32> {
     var r = s;
-    r[0] += dots(k, q32(q.x + i, lane, tail));
+    r[0] += dots(k, part_of(xblock(q.x + i, lane).x, tail));
     if HEADS > 1u {
-        r[1] += dots(k, q32(q.y + i, lane, tail));
+        r[1] += dots(k, part_of(xblock(q.y + i, lane).x, tail));
     }
     if HEADS > 2u {
-        r[2] += dots(k, q32(q.z + i, lane, tail));
+        r[2] += dots(k, part_of(xblock(q.z + i, lane).x, tail));
     }
     if HEADS > 3u {
-        r[3] += dots(k, q32(q.w + i, lane, tail));
+        r[3] += dots(k, part_of(xblock(q.w + i, lane).x, tail));
     }
     return r;
 }
 
 fn dots(k: Keys, q: W32) -> vec4<f32> {
     return vec4<f32>(dot32(k.p0, q), dot32(k.p1, q), dot32(k.p2, q), dot32(k.p3, q));
-}
-
-fn q32(i: u32, lane: u32, tail: bool) -> W32 {
-    let x = xblock(i, lane).x;
-    if tail {
-        return some(x);
-    }
-    return x;
 }
 
 @compute @workgroup_size(WG)

@@ -332,6 +332,77 @@ fn files_that_cannot_be_written() {
     assert!(!svg.exists());
 }
 
+/// Products alone, without any model file: which ones, and whether their figures agree.
+fn kernels() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.jsonl").to_str().unwrap().to_owned();
+    let args = [
+        "bench",
+        "--kernels",
+        "--shapes",
+        "smollm2-135m",
+        "--types",
+        "q4_0",
+        "--columns",
+        "1,20",
+        "-r",
+        "2",
+        "--log",
+        &log,
+    ];
+    let rows: Vec<Value> =
+        serde_json::from_str(&answer(&[&args[..], &["-o", "json"]].concat())).unwrap();
+    let named = |r: &Value| format!("{} {}", r["product"].as_str().unwrap(), r["columns"]);
+    let want = [
+        "attn_q+k+v 1",
+        "attn_q+k+v 20",
+        "attn_output 1",
+        "attn_output 20",
+        "ffn_gate+up 1",
+        "ffn_gate+up 20",
+        "ffn_down 1",
+        "ffn_down 20",
+        "output 1",
+    ];
+    assert_eq!(rows.iter().map(named).collect::<Vec<_>>(), want);
+    for row in &rows {
+        let n = |key| number(row, key);
+        let s = n("us") / 1e6;
+        assert!(s > 0.0 && near(n("gb_per_s"), n("weight_bytes") / s / 1e9));
+        assert!(near(n("flops"), 2.0 * n("k") * n("rows") * n("columns")));
+        assert!(near(n("gflop_per_s"), n("flops") / s / 1e9), "{row}");
+        assert!(n("weight_bytes") > n("k") * n("rows") / 2.0, "{row}");
+    }
+    let line = std::fs::read_to_string(&log).unwrap();
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["kernels"], Value::from(rows.clone()));
+    for row in &rows {
+        let copied = 100.0 * number(row, "gb_per_s") / number(&line, "copy_gb_per_s");
+        assert!(near(number(row, "percent_of_copy"), copied), "{row}");
+        let reached = 100.0 * number(row, "gflop_per_s") / number(&line, "peak_gflop_per_s");
+        assert!(near(number(row, "percent_of_peak"), reached), "{row}");
+    }
+    // A table for people has a line for each and is as wide as its head.
+    let md = answer(&[&args[..6], &["--columns", "1", "-r", "1"]].concat());
+    let (table, foot) = md.split_once("\n\n").unwrap();
+    let widths: Vec<usize> = table.lines().map(|l| l.chars().count()).collect();
+    assert!(widths.len() == 7 && widths.iter().all(|w| *w == widths[0]));
+    assert!(foot.contains("GB/s"), "{md}");
+    fails(
+        &["bench", "--kernels", "--types", "q9_9"],
+        b"",
+        &["q9_9", "q4_k_m"],
+    );
+    for wrong in [
+        &["bench", "--kernels", "-m", "x"][..],
+        &["bench", "--kernels", "-p", "3"],
+        &["bench", "-m", "x", "--types", "f16"],
+    ] {
+        let o = tokstep(wrong, b"");
+        assert_eq!(o.status.code(), Some(2), "{wrong:?}: {}", stderr(&o));
+    }
+}
+
 fn main() {
     common::run(vec![
         gpu_trial("bench_in_every_format", bench_in_every_format),
@@ -339,6 +410,7 @@ fn main() {
         gpu_trial("windows_bound_the_cache", windows_bound_the_cache),
         gpu_trial("sequences_side_by_side", sequences_side_by_side),
         gpu_trial("explain_plot_and_log", explain_plot_and_log),
+        gpu_trial("kernels", kernels),
         gpu_trial("files_that_cannot_be_written", files_that_cannot_be_written),
     ]);
 }

@@ -24,6 +24,7 @@ fn every_shader_is_compiled_once_and_progress_reaches_its_end() {
     let e = load(EngineOptions::default(), &mut |stage| match stage {
         LoadStage::Weights { done, total } => weights = (done, total),
         LoadStage::Pipelines { done, total } => steps = (done, total),
+        LoadStage::Tuning { .. } => panic!("nobody asked for tuning"),
     });
     let e = e.unwrap();
     let scheduler = e.scheduler();

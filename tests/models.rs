@@ -112,10 +112,8 @@ fn on_device(adjust: Option<fn(&mut Caps)>) {
             }
             judge.end(&case, chunk, &mut bad);
         }
-        let mut s = engine.session().unwrap();
-        s.prefill(&case.tokens).unwrap();
-        let o = GenerateOptions {
-            max_tokens: Some(case.greedy.len() as u32),
+        let greedily = |n: usize| GenerateOptions {
+            max_tokens: Some(n as u32),
             sample: SampleOptions {
                 temp: 0.0,
                 ..Default::default()
@@ -123,12 +121,40 @@ fn on_device(adjust: Option<fn(&mut Caps)>) {
             ignore_eos: true,
             ..Default::default()
         };
+        let mut s = engine.session().unwrap();
+        s.prefill(&case.tokens).unwrap();
+        let o = greedily(case.greedy.len());
         let got: Vec<u32> = s
             .generate(&o)
             .unwrap()
             .flat_map(|p| p.unwrap().ids)
             .collect();
         greedy(&case, &got, &mut bad);
+        // Prompts of few tokens, which have products of their own: the token after them, and what
+        // they left in the cache for those behind.
+        for n in [1, 2, 4, 5, 8, 9] {
+            s.rewind(0);
+            s.prefill(&case.tokens[..n]).unwrap();
+            let first: Vec<u32> = s
+                .generate(&greedily(1))
+                .unwrap()
+                .flat_map(|p| p.unwrap().ids)
+                .collect();
+            if first != [case.argmax_every_position[n - 1]] {
+                bad.push(format!("{}: {first:?} after {n} tokens", case.model));
+            }
+            s.rewind(n);
+            let behind = n + 4;
+            let mut judge = Judge {
+                seen: case.tokens.len() - 4,
+                ..Judge::default()
+            };
+            s.logits(&case.tokens[n..behind], &mut |i, l| {
+                judge.see(&case, n + i, l)
+            })
+            .unwrap();
+            judge.end(&case, n, &mut bad);
+        }
     }
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use expect_test::expect_file;
 use naga::AddressSpace;
 use tokstep::gguf::Gguf;
+use tokstep::kernel::params::MatVec;
 use tokstep::kernel::{Caps, Shader};
 use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
@@ -90,9 +91,7 @@ fn plans(p: &Program) -> [&Plan; 3] {
 }
 
 fn steps(p: &Program) -> impl Iterator<Item = &Step> {
-    plans(p)
-        .into_iter()
-        .flat_map(|p| p.body.iter().chain(&p.tail))
+    plans(p).into_iter().flat_map(|p| p.steps())
 }
 
 #[test]
@@ -300,6 +299,95 @@ fn every_cut_can_be_bound_and_reaches_every_row() {
                             assert_eq!(groups, needed, "{}: {cut}", s.label);
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Whatever a prompt chunk's length, every product does each of its columns exactly once, and few columns
+/// in products for few.
+#[test]
+fn chunks_of_any_length_have_every_column_once() {
+    let mut narrow = BTreeSet::new();
+    for path in models() {
+        let m = model(&path);
+        for caps in [software(), gpu(), plain_gpu()] {
+            let p = build(&m, &caps, 1);
+            let whole = p.decode.steps().chain(p.logits.steps());
+            assert!(whole.into_iter().all(|s| s.live == (1..=u32::MAX)));
+            let products = |s: &&Step| s.shader.kernel.starts_with("mat");
+            let labels: BTreeSet<&str> = p
+                .prefill
+                .body
+                .iter()
+                .filter(products)
+                .map(|s| &*s.label)
+                .collect();
+            for cols in 1..=p.prefill.width {
+                let batch = plan::Batch { cols, kv_len: 600 };
+                let mut next: BTreeMap<&str, u32> = BTreeMap::new();
+                let runs = |s: &&Step| s.grid(batch).is_some();
+                for s in p.prefill.body.iter().filter(products).filter(runs) {
+                    let what = format!("{} {cols} columns: {}", path.display(), s.label);
+                    let params = s.params::<MatVec>();
+                    let first = next.entry(&s.label).or_insert(0);
+                    assert_eq!(*first, s.first_col, "{what}");
+                    let x = s.binds.iter().find(|b| b.name == "x").unwrap();
+                    assert_eq!(
+                        x.offset,
+                        u64::from(16 * params.x_stride * s.first_col),
+                        "{what}"
+                    );
+                    *first += params.n_cols;
+                    let columns = s.shader.overrides.iter().find(|o| o.0 == "COLS");
+                    let columns = columns.map_or(p.prefill.width, |o| o.1);
+                    assert!(params.n_cols <= columns, "{what}");
+                    let few = if caps.software { [1, 4] } else { [1, 8] };
+                    if let Some(n) = few.iter().find(|n| cols <= **n) {
+                        assert!(columns <= *n, "{what} in {columns}");
+                        narrow.insert((caps.software, s.shader.to_string()));
+                    }
+                }
+                assert_eq!(
+                    next.keys().copied().collect::<BTreeSet<_>>(),
+                    labels,
+                    "{cols}"
+                );
+                let done = |n: &u32| (cols..=p.prefill.width).contains(n);
+                assert!(next.values().all(done), "{cols}: {next:?}");
+            }
+        }
+    }
+    assert!(narrow.len() > 4, "{narrow:?}");
+}
+
+/// Products alone: with each number of columns every copy is multiplied once, every row and column of it.
+#[test]
+fn products_alone_are_whole() {
+    let mut seen = BTreeMap::new();
+    for path in models() {
+        let m = model(&path);
+        for caps in [software(), gpu(), plain_gpu()] {
+            let kinds = plan::alone::kinds(&m);
+            assert_eq!(kinds.iter().filter(|k| k.output).count(), 1);
+            for kind in kinds {
+                let (copies, columns) = (3, [1, 8, 100]);
+                let p = plan::alone::program(&m, &caps, &kind, copies, &columns);
+                check(&p, &caps, &mut seen);
+                let what = format!("{}: {}", path.display(), kind.name);
+                for n in columns {
+                    let batch = plan::Batch { cols: n, kv_len: 1 };
+                    let ran = p.decode.body.iter().filter(|s| s.grid(batch).is_some());
+                    let mut done = BTreeMap::new();
+                    for s in ran {
+                        let params = s.params::<MatVec>();
+                        let w = s.binds.iter().find(|b| b.name == "w").unwrap();
+                        *done.entry(w.buf).or_insert(0) += params.rows * params.n_cols;
+                    }
+                    assert_eq!(done.len() % copies, 0, "{what}");
+                    let all = copies as u32 * kind.matrix.rows as u32 * n;
+                    assert_eq!(done.values().sum::<u32>(), all, "{what} {n}");
                 }
             }
         }

@@ -56,6 +56,7 @@ fn program(caps: &Caps, lanes: u32, n_vocab: u32, n_parts: u32) -> Program {
             grid: grid.map(Dim::Fixed),
             first_col: 0,
             shape: None,
+            live: 1..=u32::MAX,
         }
     };
     let span = n_vocab.div_ceil(n_parts);

@@ -51,6 +51,11 @@ impl SourceArgs {
         self.model.as_deref()
     }
 
+    /// The adapter asked for.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// With `--gguf-out`, writes that file; whether there was one to write.
     pub fn write(&self) -> Result<bool> {
         let (Some(wish), Some(path)) = (&self.synthetic, &self.gguf_out) else {

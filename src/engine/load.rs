@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::generate::GenerateOptions;
 use super::info::{self, EngineInfo, Memory};
+use super::kernels;
 use super::scheduler::Scheduler;
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
@@ -255,7 +256,7 @@ impl Engine {
 
     /// Bytes per second the device reads while copying, measured now.
     pub fn copy_bandwidth(&self) -> Result<f64> {
-        self.gpu.copy_bandwidth(64 << 20)
+        self.gpu.copy_bandwidth(kernels::copy_bytes(&self.gpu))
     }
 
     /// Floating-point operations per second of the device (two to a multiply-add), measured now.

@@ -4,6 +4,7 @@
 mod contest;
 mod generate;
 mod info;
+mod kernels;
 mod load;
 mod pages;
 mod recorder;
@@ -18,6 +19,7 @@ mod verify;
 pub use contest::{Outcome, Tried};
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
 pub use info::{EngineInfo, Load, Memory};
+pub use kernels::{KernelBench, KernelTime};
 pub use load::{Engine, EngineOptions, LoadStage};
 pub use roofline::Work;
 pub use scheduler::{NOT_FINITE, Scheduler};

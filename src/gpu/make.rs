@@ -37,7 +37,7 @@ impl<'a> Maker<'a> {
     /// Writes the parameters of all steps.
     pub fn new(gpu: &'a Gpu, program: &'a Program, resources: &'a [Resource]) -> Result<Maker<'a>> {
         let mut arena = Vec::new();
-        for step in plans(program).into_iter().flat_map(all) {
+        for step in plans(program).into_iter().flat_map(Plan::steps) {
             assert!(step.params.len() <= 256, "parameters of {}", step.label);
             arena.extend(&step.params);
             arena.resize(arena.len().next_multiple_of(256), 0);
@@ -58,7 +58,7 @@ impl<'a> Maker<'a> {
     /// Makes all; `warm`: with a first dispatch of what decoding and prompts use.
     pub fn make(&self, warm: bool, tell: &Sender<Event>) -> Result<(Pipelines, [GpuPlan; 3])> {
         let plans = plans(self.program);
-        let steps: Vec<&Step> = plans.into_iter().flat_map(all).collect();
+        let steps: Vec<&Step> = plans.into_iter().flat_map(Plan::steps).collect();
         let pipelines = Pipelines::make(self.gpu, steps.iter().map(|s| &s.shader))?;
         if warm {
             self.warm_up(&pipelines, &steps)?;
@@ -88,7 +88,7 @@ impl<'a> Maker<'a> {
             gpu.queue
                 .write_buffer(rows, 0, bytemuck::bytes_of(&u32::MAX));
         }
-        let used = self.program.decode.dispatches() + self.program.prefill.dispatches();
+        let used = self.program.decode.steps().count() + self.program.prefill.steps().count();
         let weights = |step: &Step| -> u64 {
             let buffers = step.binds.iter().map(|b| &self.program.buffers[b.buf]);
             let weights = buffers.filter(|b| b.pool == Pool::Weights);
@@ -211,11 +211,6 @@ impl<'a> Maker<'a> {
         add(&self.gpu.counts.bind_groups, 1);
         Ok(group)
     }
-}
-
-/// All steps of a plan.
-fn all(plan: &Plan) -> impl Iterator<Item = &Step> {
-    plan.body.iter().chain(&plan.tail)
 }
 
 fn entry(

@@ -1,6 +1,10 @@
 //! Where the time of a step goes: one plan run with a timestamp around every dispatch. Each step is
-//! a pass of its own then, so the whole is slower than a normal run; the shares are what counts.
+//! a pass of its own then, so the whole is slower than a normal run; the shares are what counts. And
+//! how long a plan takes again and again, for the timing of kernels.
 
+use std::time::Instant;
+
+use super::Encoder;
 use super::device::Gpu;
 use super::program::GpuProgram;
 use super::read::Staging;
@@ -76,5 +80,40 @@ impl GpuProgram {
             }));
         }
         Ok(out)
+    }
+
+    /// Seconds that a plan takes when it is run `times` times over in one pass: between timestamps around
+    /// the pass, or, where the device has none, between its submit and the end of the wait for it.
+    pub fn seconds(&self, which: Which, batch: Batch, times: usize) -> Result<f64> {
+        let gpu = &self.gpu;
+        let batches = || std::iter::repeat_n(batch, times);
+        if !gpu.has_timestamps() {
+            let commands = self.record(which, batches(), |_| ());
+            let start = Instant::now();
+            gpu.submit(commands);
+            gpu.wait()?;
+            return Ok(start.elapsed().as_secs_f64());
+        }
+        let set = gpu.device.create_query_set(&wgpu::QuerySetDescriptor {
+            label: Some("pass time"),
+            ty: wgpu::QueryType::Timestamp,
+            count: 2,
+        });
+        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+        let resolved = gpu.buffer("pass time", 16, usage)?;
+        let staging = Staging::new(gpu, "pass time copy", 16)?;
+        let writes = wgpu::ComputePassTimestampWrites {
+            query_set: &set,
+            beginning_of_pass_write_index: Some(0),
+            end_of_pass_write_index: Some(1),
+        };
+        let after = |encoder: &mut Encoder| {
+            encoder.resolve_query_set(&set, 0..2, &resolved, 0);
+            staging.copy_from(&resolved, encoder, 16);
+        };
+        gpu.submit(self.record_timed(which, batches(), after, Some(writes)));
+        let ticks = staging.read(gpu, |w| bytemuck::cast_slice::<u32, u64>(w).to_vec())?;
+        let period = f64::from(gpu.queue.get_timestamp_period());
+        Ok(ticks[1].saturating_sub(ticks[0]) as f64 * period * 1e-9)
     }
 }

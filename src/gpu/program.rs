@@ -224,12 +224,26 @@ impl GpuProgram {
         batches: impl Iterator<Item = Batch>,
         after: impl FnOnce(&mut Encoder),
     ) -> Commands {
+        self.record_timed(which, batches, after, None)
+    }
+
+    /// [`GpuProgram::record`], with timestamps around the pass.
+    pub(super) fn record_timed(
+        &self,
+        which: Which,
+        batches: impl Iterator<Item = Batch>,
+        after: impl FnOnce(&mut Encoder),
+        timestamp_writes: Option<wgpu::ComputePassTimestampWrites<'_>>,
+    ) -> Commands {
         let from = Moment::now();
         let mut encoder = self
             .gpu
             .device
             .create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes,
+        });
         let mut set = usize::MAX;
         let mut dispatches = 0;
         for batch in batches {

@@ -19,6 +19,8 @@ pub struct Builder<'a> {
     pub(super) buffers: Vec<Buffer>,
     /// The plan being built is the one for decoding.
     pub(super) decoding: bool,
+    /// Batches of the plan being built may have few of its columns; see [`super::product::tiles`].
+    pub(super) ragged: bool,
     named: HashMap<String, BufId>,
     /// Shards by matrix (its address): (buffer, first row, rows).
     shards: HashMap<usize, Vec<(BufId, usize, usize)>>,
@@ -31,16 +33,7 @@ pub fn build(model: &Model, caps: &Caps, sizes: Sizes) -> Program {
 
 /// [`build`] with products cut as measurement found best.
 pub fn build_tuned(model: &Model, caps: &Caps, sizes: Sizes, tuning: &Tuning) -> Program {
-    let mut b = Builder {
-        model,
-        caps,
-        tuning,
-        sizes,
-        buffers: Vec::new(),
-        decoding: true,
-        named: HashMap::new(),
-        shards: HashMap::new(),
-    };
+    let mut b = Builder::new(model, caps, sizes, tuning);
     for m in model.weights.matrices() {
         b.upload(&m);
     }
@@ -53,7 +46,9 @@ pub fn build_tuned(model: &Model, caps: &Caps, sizes: Sizes, tuning: &Tuning) ->
         tail: b.decode_tail(io, root),
     };
     b.decoding = false;
+    b.ragged = true; // a prompt's last chunk, and a short prompt
     let (body, _) = b.body(io.prompt_cols, sizes.chunk);
+    b.ragged = false;
     let prefill = Plan {
         name: "prefill",
         width: sizes.chunk,
@@ -74,6 +69,27 @@ pub fn build_tuned(model: &Model, caps: &Caps, sizes: Sizes, tuning: &Tuning) ->
         logits,
         io,
         sizes,
+    }
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        caps: &'a Caps,
+        sizes: Sizes,
+        tuning: &'a Tuning,
+    ) -> Builder<'a> {
+        Builder {
+            model,
+            caps,
+            tuning,
+            sizes,
+            buffers: Vec::new(),
+            decoding: true,
+            ragged: false,
+            named: HashMap::new(),
+            shards: HashMap::new(),
+        }
     }
 }
 
@@ -157,7 +173,7 @@ impl Builder<'_> {
         id
     }
 
-    fn upload(&mut self, m: &SharedMatrix) {
+    pub(super) fn upload(&mut self, m: &SharedMatrix) {
         let per = shard_rows(self.caps, m);
         let mut shards = Vec::new();
         for first in (0..m.rows).step_by(per) {

@@ -1,6 +1,7 @@
 //! A forward pass as plain data: buffers by number, steps that name a shader, its parameters, its
 //! bindings and its grid. A plan can be printed, compared, run on the GPU or on the CPU twins.
 
+pub mod alone;
 pub mod attend;
 pub mod build;
 pub mod cost;
@@ -12,6 +13,7 @@ pub mod sizes;
 mod tail;
 pub mod tuning;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub use build::{build, build_tuned};
@@ -104,10 +106,13 @@ pub struct Step {
     pub binds: Vec<Bind>,
     /// Grid.
     pub grid: [Dim; 3],
-    /// First column it works on: with fewer live columns it is left out.
+    /// First column it works on: with no more live columns than that it is left out.
     pub first_col: u32,
     /// Under what tuning knows it, if it can be cut in several ways.
     pub shape: Option<Shape>,
+    /// Live columns of the batches it is for; others leave it out. Of steps that do the same in different
+    /// ways a batch has one.
+    pub live: RangeInclusive<u32>,
 }
 
 /// What a batch looks like when steps are recorded.
@@ -140,6 +145,7 @@ impl Step {
             grid,
             first_col: 0,
             shape: None,
+            live: 1..=u32::MAX,
         }
     }
 
@@ -150,7 +156,7 @@ impl Step {
 
     /// Workgroups for a batch; `None` if there is nothing to do.
     pub fn grid(&self, batch: Batch) -> Option<[u32; 3]> {
-        if batch.cols <= self.first_col {
+        if batch.cols <= self.first_col || !self.live.contains(&batch.cols) {
             return None;
         }
         let g = self.grid.map(|d| match d {

@@ -1,5 +1,7 @@
 //! Matrix products: which of the three kernels, in which tiles, over which shards.
 
+use std::ops::RangeInclusive;
+
 use super::build::{Builder, bind, mult_at};
 use super::{Bind, BufId, Dim, Step};
 use crate::kernel::choose::UNIFORM_X;
@@ -130,6 +132,53 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     }
 }
 
+/// A part of the columns of a product and the batches it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tile {
+    /// First column.
+    pub first: u32,
+    /// Columns.
+    pub n_cols: u32,
+    /// Kernel and variant.
+    pub cut: Cut,
+    /// See [`Step::live`].
+    pub live: RangeInclusive<u32>,
+}
+
+/// A product of up to `cols` columns, cut like `cut`, as tiles. `ragged`: many of its batches have few columns only, which
+/// get tiles of their own in place of the first one: that is as wide as it is however few they are.
+pub fn tiles(caps: &Caps, cut: Cut, x_stride: u32, cols: u32, ragged: bool) -> Vec<Tile> {
+    let width = match cut.kernel {
+        "matmul" => cols,
+        _ => cut.columns,
+    };
+    let mut all = Vec::new();
+    let mut from = 1;
+    if ragged && cols > MAX_COLUMNS {
+        for few in [1, if caps.software { 4 } else { 8 }] {
+            let cut = choose(caps, x_stride, few);
+            if few < width && cut.columns == few {
+                all.push(Tile {
+                    first: 0,
+                    n_cols: few,
+                    cut,
+                    live: from..=few,
+                });
+                from = few + 1;
+            }
+        }
+    }
+    for first in (0..cols).step_by(width as usize) {
+        all.push(Tile {
+            first,
+            n_cols: width.min(cols - first),
+            cut,
+            live: if first == 0 { from } else { 1 }..=u32::MAX,
+        });
+    }
+    all
+}
+
 /// Rows of a matrix per shard: as many as fit the binding (or texture), whole tiles, and a multiple of
 /// four so that pairs of rows and the row multipliers stay whole.
 pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
@@ -204,6 +253,7 @@ impl Builder<'_> {
             "no room for a block at {}",
             matrix.label
         );
+        let tiles = tiles(self.caps, cut, x.stride, cols, self.ragged);
         let nb = matrix.k.div_ceil(32) as u32;
         let part_rows = part_rows(self.caps, cut).unwrap_or(0);
         let parts = p
@@ -220,12 +270,8 @@ impl Builder<'_> {
         let n_shards = self.shards(matrix).len();
         for s in 0..n_shards {
             let (buf, first, rows) = self.shards(matrix)[s];
-            let tile = if cut.kernel == "matmul" {
-                cols
-            } else {
-                cut.columns
-            };
-            for col in (0..cols).step_by(tile as usize) {
+            for tile in &tiles {
+                let col = tile.first;
                 let mut params = MatVec {
                     nb,
                     row_vec4s: matrix.row_vec4s() as u32,
@@ -235,7 +281,7 @@ impl Builder<'_> {
                     tex_shift: self.buffers[buf].texture.unwrap_or(0),
                     x_stride: x.stride / 4,
                     out_stride: out.stride,
-                    n_cols: tile.min(cols - col),
+                    n_cols: tile.n_cols,
                     mode: p.mode as u32,
                     softcap: p.softcap,
                     parts: counted,
@@ -249,7 +295,7 @@ impl Builder<'_> {
                     sink: next.is_some(),
                 };
                 let (mut shader, mut grid) =
-                    shader(self.caps, matrix.ty.shader, cut, ends, rows as u32);
+                    shader(self.caps, matrix.ty.shader, tile.cut, ends, rows as u32);
                 let mut label = match n_shards {
                     1 => matrix.label.clone(),
                     _ => format!("{}#{s}", matrix.label),
@@ -276,13 +322,15 @@ impl Builder<'_> {
                 if let Some(second) = &second {
                     assert!(n_shards == 1 && !ends.sink, "two matrices at {label}");
                     second.params(&mut params);
-                    (shader, grid) = second.shader(self.caps, cut, shader, rows as u32);
+                    (shader, grid) = second.shader(self.caps, tile.cut, shader, rows as u32);
                     label = second.label(&label);
                     binds.insert(1, bind("w2", second.buf));
                 }
                 let mut step = Step::new(label, shader, params, binds, grid);
                 step.first_col = col;
-                step.shape = Some(shape);
+                step.live = tile.live.clone();
+                // What few columns get in place of it is not tuned.
+                step.shape = (tile.cut == cut).then_some(shape);
                 steps.push(step);
             }
         }

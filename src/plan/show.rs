@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Dim, Plan, Program, Step};
+use super::{Batch, Dim, Plan, Program, Step};
 
 impl Program {
     /// The whole plan.
@@ -38,8 +38,14 @@ impl Program {
                 Dim::Chunks(n) => format!("len/{n}"),
             })
             .collect();
+        let live = match (*s.live.start(), *s.live.end()) {
+            (1, u32::MAX) => String::new(),
+            (a, u32::MAX) => format!(" if cols >= {a}"),
+            (a, b) if a == b => format!(" if cols = {a}"),
+            (a, b) => format!(" if cols = {a}..{b}"),
+        };
         format!(
-            "{} {} ({}) {}",
+            "{} {} ({}) {}{live}",
             s.shader,
             s.label,
             binds.join(" "),
@@ -49,8 +55,17 @@ impl Program {
 }
 
 impl Plan {
+    /// All steps, those too that some batches leave out.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.body.iter().chain(&self.tail)
+    }
+
     /// Dispatches of one full step (body and tail).
     pub fn dispatches(&self) -> usize {
-        self.body.len() + self.tail.len()
+        let full = Batch {
+            cols: self.width,
+            kv_len: self.width,
+        };
+        self.steps().filter(|s| s.grid(full).is_some()).count()
     }
 }

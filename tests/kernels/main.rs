@@ -8,6 +8,7 @@ mod cases;
 mod common;
 mod make;
 mod paged;
+mod paged_cases;
 mod pairs;
 mod rig;
 mod weights;
@@ -39,8 +40,10 @@ fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
         "glu" => all(cases::glus(), make::glu),
         "peak_fma" => all(cases::PEAK_FMAS, |p, r| make::peak_fma(*p, r)),
         "take_row" => all(cases::TAKE_ROWS, |p, r| make::take_row(*p, r)),
-        "rope_kv" => all(cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
-        "attention" => all(cases::attentions(), |p, r| paged::attention(caps, p, r)),
+        "rope_kv" => all(paged_cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
+        "attention" => all(paged_cases::attentions(), |p, r| {
+            paged::attention(caps, p, r)
+        }),
         "pairs" => all(pairs::pairs(), |p, r| pairs::case(caps, p, r)),
         kernel => {
             let of_kernel = cases::products().into_iter().filter(|p| p.kernel == kernel);

@@ -1,8 +1,8 @@
 //! Cases of the kernels that know the paged cache: rope_kv, attention and attn_combine.
 
-use super::cases::{Attention, RopeKv};
 use super::common::Rng;
 use super::make::{ONE, bits, columns, group, matrix, poison, uniform_words, variant};
+use super::paged_cases::{Attention, RopeKv};
 use super::rig::{Case, NAN, POISON, bind, bind_at, bind_guarded};
 use tokstep::kernel::params;
 use tokstep::kernel::{Caps, Shader};

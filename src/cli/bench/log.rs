@@ -81,17 +81,8 @@ pub fn line(info: &EngineInfo, files: Value, yard: Yardsticks, rows: &[Row]) -> 
         .iter()
         .map(|(name, n)| (name.to_string(), json!(n)))
         .collect();
-    json!({
-        "date": row::now(),
-        "version": env!("CARGO_PKG_VERSION"),
-        "commit": option_env!("TOKSTEP_COMMIT"),
-        "flags": std::env::args().skip(1).collect::<Vec<_>>(),
-        "os": std::env::consts::OS,
-        "cpu_arch": std::env::consts::ARCH,
-        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
-        "device": info.device,
-        "backend": info.backend,
-        "driver": info.driver,
+    let mut line = head([&info.device, &info.backend, &info.driver]);
+    line.extend(row::object(json!({
         "model": info.model_name,
         "arch": info.arch,
         "files": files,
@@ -106,7 +97,24 @@ pub fn line(info: &EngineInfo, files: Value, yard: Yardsticks, rows: &[Row]) -> 
         "copy_gb_per_s": yard.copy / 1e9,
         "peak_gflop_per_s": yard.peak / 1e9,
         "rows": rows,
-    })
+    })));
+    line.into()
+}
+
+/// What every line begins with: the build and the machine; `device` is its name, backend and driver.
+pub fn head([device, backend, driver]: [&str; 3]) -> Row {
+    row::object(json!({
+        "date": row::now(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "commit": option_env!("TOKSTEP_COMMIT"),
+        "flags": std::env::args().skip(1).collect::<Vec<_>>(),
+        "os": std::env::consts::OS,
+        "cpu_arch": std::env::consts::ARCH,
+        "cpus": std::thread::available_parallelism().map_or(0, |n| n.get()),
+        "device": device,
+        "backend": backend,
+        "driver": driver,
+    }))
 }
 
 /// The files of a MODEL with size and SHA-256. A model known by name was checked when it was fetched;

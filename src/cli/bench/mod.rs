@@ -2,6 +2,7 @@
 //! with what the device had to read and to compute and how near that is to what it can.
 
 mod explain;
+mod kernels;
 mod log;
 mod measure;
 mod plot;
@@ -35,7 +36,8 @@ Examples:
   tokstep bench -m model.gguf -p 0 -n 64 -d 0,1024,4096 --plot latency.svg
   tokstep bench -m model.gguf -p 0 -n 32 --parallel 1,2,4,8,9,16
   tokstep bench -m model.gguf -p 128,512 -r 3 -o json --log runs.jsonl
-  tokstep bench --synthetic llama-3.1-8b:q4_k_m")]
+  tokstep bench --synthetic llama-3.1-8b:q4_k_m
+  tokstep bench --kernels --shapes qwen3-0.6b --types q8_0")]
 pub struct BenchArgs {
     #[command(flatten)]
     model: SourceArgs,
@@ -97,6 +99,39 @@ pub struct BenchArgs {
     /// Draw the latency of every decode step into an SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Instead of a model, time each of its matrix products alone: one line for every weight type, shape and
+    /// number of columns
+    #[arg(long, group = "source", conflicts_with_all =
+          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out"])]
+    kernels: bool,
+    /// With --kernels: whose shapes, as --synthetic names them
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "llama-3.2-1b,llama-3.1-8b",
+        conflicts_with_all = ["model", "synthetic"]
+    )]
+    shapes: Vec<String>,
+    /// With --kernels: types, as --synthetic names them
+    #[arg(
+        long,
+        value_name = "TYPE,...",
+        value_delimiter = ',',
+        default_value = "q4_k_m,q8_0,f16",
+        conflicts_with_all = ["model", "synthetic"]
+    )]
+    types: Vec<String>,
+    /// With --kernels: numbers of columns; one is a decode step, many are a prompt
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "1,8,128",
+        conflicts_with_all = ["model", "synthetic"],
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
+    columns: Vec<u32>,
     /// Append the run, its configuration and results, as one line of JSON to a file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -116,6 +151,9 @@ enum Format {
 }
 
 pub fn run(args: &BenchArgs) -> Result<()> {
+    if args.kernels {
+        return kernels::run(args);
+    }
     if args.model.write()? {
         return Ok(());
     }

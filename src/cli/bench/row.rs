@@ -149,7 +149,8 @@ impl Host {
     }
 }
 
-fn object(value: Value) -> Row {
+/// The fields of an object.
+pub fn object(value: Value) -> Row {
     match value {
         Value::Object(map) => map,
         _ => unreachable!("an object was written above"),

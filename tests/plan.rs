@@ -291,7 +291,7 @@ fn every_cut_can_be_bound_and_reaches_every_row() {
                                 (_, false) => 4 * (cut.lanes / caps.subgroup_max),
                             };
                             let batch = plan::Batch {
-                                cols: s.first_col + 1,
+                                cols: (s.first_col + 1).max(*s.live.start()),
                                 kv_len: 1,
                             };
                             let groups: u32 = s.grid(batch).unwrap().iter().product();

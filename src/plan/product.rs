@@ -244,10 +244,7 @@ impl Builder<'_> {
             k: matrix.k as u32,
             cols,
         };
-        let mut cut = self.tuning.cut(self.caps, shape, x.stride);
-        if p.next.is_some() && part_rows(self.caps, cut).is_none() {
-            cut = choose(self.caps, x.stride, cols);
-        }
+        let cut = self.tuning.cut(self.caps, shape, x.stride);
         assert!(
             x.stride as usize >= matrix.k.next_multiple_of(32),
             "no room for a block at {}",
@@ -256,6 +253,10 @@ impl Builder<'_> {
         let tiles = tiles(self.caps, cut, x.stride, cols, self.ragged);
         let nb = matrix.k.div_ceil(32) as u32;
         let part_rows = part_rows(self.caps, cut).unwrap_or(0);
+        assert!(
+            p.next.is_none() || part_rows > 0,
+            "teams of no certain size"
+        );
         let parts = p
             .next
             .map(|_| (matrix.rows as u32).div_ceil(part_rows.max(1)));

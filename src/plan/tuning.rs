@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::product::{Cut, MAX_COLUMNS, X, choose};
+use super::product::{Cut, MAX_COLUMNS, X, choose, part_rows};
 use crate::kernel::Caps;
 
 /// What decides how fast a cut is: two products of one shape take the same.
@@ -58,8 +58,8 @@ impl Tuning {
 }
 
 /// Every cut that a device can run of a product with `cols` columns of activations, `x_stride` f32 each;
-/// first what is taken unmeasured, then in the order of their prospects. Where weights lie is no choice: textures on software devices,
-/// storage on all others.
+/// first what is taken unmeasured, then in the order of their prospects. Where weights lie is no choice:
+/// textures on software devices, storage on all others.
 pub fn candidates(caps: &Caps, x_stride: u32, cols: u32) -> Vec<Cut> {
     let usual = choose(caps, x_stride, cols);
     let mut all = vec![usual];
@@ -69,6 +69,9 @@ pub fn candidates(caps: &Caps, x_stride: u32, cols: u32) -> Vec<Cut> {
             X::Uniform => caps.uniform_x(cut.columns * x_stride * 4),
             X::Spread => caps.spread() && caps.uniform_x(cut.columns * x_stride * 4),
         };
+        // Decode plans begin and end norms in their products.
+        let norms = cut.kernel != "matmul" && part_rows(caps, cut).is_some();
+        let fits = fits && (norms || cols > MAX_COLUMNS);
         if fits && cut.lanes <= caps.max_lanes && !all.contains(&cut) {
             all.push(cut);
         }

@@ -31,12 +31,13 @@ fn main(in: In) {
     let r2 = row_at(min(row + 2u, last));
     let r3 = row_at(min(row + 3u, last));
     var acc = Tile();
-    for (var g = 0u; g * 8u < P.nb; g++) {
+    let nb = P.nb * in.nwg.z; // times 1, see `zero` in slots/matvec_io
+    for (var g = 0u; g * 8u < nb; g++) {
         let g0 = quant_group(r0, g, P.nb);
         let g1 = quant_group(r1, g, P.nb);
         let g2 = quant_group(r2, g, P.nb);
         let g3 = quant_group(r3, g, P.nb);
-        let end = min(g * 8u + 8u, P.nb);
+        let end = min(g * 8u + 8u, nb);
         for (var b = g * 8u; b < end; b++) {
             let q = Quad(
                 quant_load32(r0, b, P.nb, g0),

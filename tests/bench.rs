@@ -293,7 +293,7 @@ fn explained(err: &str) {
         "{err}"
     );
     assert!(
-        table.contains("rms_norm") && table.contains("attention"),
+        table.contains("rope_kv") && table.contains("attention"),
         "{err}"
     );
 }

@@ -7,12 +7,16 @@ fn row_mult(row: u32) -> f32 {
 
 // Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.
 fn emit(c: u32, row: u32, v0: f32, v1: f32) {
-    if c >= P.n_cols || row >= P.rows {
+    // 0, unknown to compilers. Mesa's software device recompiles a shader at every dispatch for the values of
+    // the uniforms that branches depend on and on nothing else, where that makes it half as long.
+    let zero = row >> 31u;
+    let mode = P.mode + zero;
+    if c >= P.n_cols + zero || row >= P.rows {
         return;
     }
-    if P.mode >= 2u {
+    if mode >= 2u {
         let i = c * P.out_stride + (P.out_row + row) / 2u;
-        if P.mode == 2u {
+        if mode == 2u {
             out[i] = silu(v0) * v1;
         } else {
             out[i] = gelu(v0) * v1;
@@ -21,12 +25,12 @@ fn emit(c: u32, row: u32, v0: f32, v1: f32) {
     }
     let i = c * P.out_stride + P.out_row + row;
     let both = row + 1u < P.rows;
-    if P.mode == 1u {
+    if mode == 1u {
         out[i] += v0;
         if both {
             out[i + 1u] += v1;
         }
-    } else if P.softcap > 0.0 {
+    } else if P.softcap > f32(zero) {
         out[i] = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
         if both {
             out[i + 1u] = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));

@@ -22,6 +22,7 @@ fn product(t: Team, group: u32, lid: u32) {
     var acc = Tile();
     // Conditions at the end: a software device runs a loop's body once more, with no lane in it, if
     // they are at its beginning.
+    let nb = P.nb + (row >> 31u); // plus 0, see `zero` in `emit`
     var b = 0u;
     loop {
         let g = b / 8u;
@@ -29,7 +30,7 @@ fn product(t: Team, group: u32, lid: u32) {
         let g1 = quant_group(r1, g, P.nb);
         let g2 = quant_group(r2, g, P.nb);
         let g3 = quant_group(r3, g, P.nb);
-        let end = min(b + 8u, P.nb);
+        let end = min(b + 8u, nb);
         loop {
             let q = Quad(
                 quant_load32(r0, b, P.nb, g0),
@@ -44,7 +45,7 @@ fn product(t: Team, group: u32, lid: u32) {
             }
         }
         continuing {
-            break if b >= P.nb;
+            break if b >= nb;
         }
     }
     let scale = column_scales(t, lid);

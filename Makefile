@@ -2,6 +2,9 @@
 
 .PHONY: chat build test check
 
+# Named in the log of `tokstep bench --log`.
+export TOKSTEP_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
+
 # Chat with SmolLM2 135M: needs nothing but Rust on a Debian or Ubuntu machine.
 chat:
 	@scripts/vulkan.sh

@@ -325,11 +325,11 @@ fn shader_slots_are_valid_wgsl() {
     let stub = "
         @group(0) @binding(0) var<storage, read> weights: array<vec4<u32>>;
         @group(0) @binding(1) var<storage, read_write> out: array<W32>;
-        fn wload(i: u32) -> vec4<u32> { return weights[i]; }
+        fn wload(row: u32, i: u32) -> vec4<u32> { return weights[row + i]; }
         @compute @workgroup_size(32)
         fn main(@builtin(global_invocation_id) id: vec3<u32>) {
             let g = quant_group(0u, id.x / 8u, arrayLength(&out));
-            out[id.x] = quant_load32(0u, id.x, arrayLength(&out), g);
+            out[id.x] = weights32(quant_load32(0u, id.x, arrayLength(&out), g));
         }";
     for t in quant::ALL {
         let source = read("types.wgsl") + &read(t.shader) + stub;

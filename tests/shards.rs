@@ -31,6 +31,7 @@ thread_local! {
 fn storage(c: &mut Caps) {
     c.software = false;
     c.max_storage = LIMIT.get();
+    c.max_uniform = 16 << 10; // activations without room for a uniform binding behind them
 }
 
 fn storage_without_subgroups(c: &mut Caps) {

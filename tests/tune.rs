@@ -180,8 +180,12 @@ fn a_load_does_not_measure_what_does_not_matter() {
     let e = load("llama_q4_k", Tune::IfMissing(dir.path().to_path_buf()));
     assert!(e.info().tuned.is_empty());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    let (with, without) = (e.counts(), load("llama_q4_k", Tune::Off).counts());
-    assert_eq!(with, without);
+    // How many submits the upload takes is a matter of luck.
+    let made = |e: &Engine| {
+        let [allocations, groups, pipelines, _, dispatches, _] = e.counts();
+        [allocations, groups, pipelines, dispatches]
+    };
+    assert_eq!(made(&e), made(&load("llama_q4_k", Tune::Off)));
 }
 
 fn the_command_prints_a_table_and_keeps_it() {

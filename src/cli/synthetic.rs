@@ -5,7 +5,7 @@ use super::{out, progress};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use tokstep::engine::{Engine, EngineOptions};
-use tokstep::{Result, synth};
+use tokstep::{Result, models, synth};
 
 /// A model from a file or one made up, and on which device.
 #[derive(Args)]
@@ -91,6 +91,7 @@ impl SourceArgs {
         let options = EngineOptions {
             device,
             tuning,
+            cache: models::pipelines_dir().ok(),
             ..options
         };
         load::under_bars(|progress| Engine::load_gguf(&gguf, &options, progress))

@@ -166,7 +166,7 @@ pub(super) fn measure(
         progress(i, total);
         let left = || o.budget.saturating_sub(start.elapsed());
         let mut cuts = candidates(&gpu.caps, stride(w.shape.k), w.shape.cols);
-        let caps = small(&gpu.caps, &w);
+        let caps = small(&gpu.caps, model, &w);
         let build = |cut: Cut| {
             let mut tuning = Tuning::default();
             tuning.set(w.shape, cut);
@@ -208,11 +208,19 @@ pub(super) fn measure(
 
 /// The device with less room for a matrix, so that of a large one only a part is measured: enough to
 /// come from memory, little enough to be measured many times.
-fn small(caps: &Caps, w: &Wanted) -> Caps {
+fn small(caps: &Caps, model: &Model, w: &Wanted) -> Caps {
     let work = w.shape.rows as f64 * w.shape.k as f64 * w.shape.cols as f64;
     // A part of the matrix, but a few tiles of rows at least.
     let part = (SOFTWARE_WORK as f64 / work).max(128.0 / w.shape.rows as f64);
-    let bytes = (w.bytes as f64 * part).min((16 << 20) as f64) + 8192.0;
+    let bytes = (w.bytes as f64 * part).min((16 << 20) as f64);
+    // The others are cut as well, and a tile of rows is the least.
+    let tile = model
+        .weights
+        .matrices()
+        .iter()
+        .map(|m| 32 * (16 * m.row_vec4s() + 4))
+        .max();
+    let bytes = bytes.max(tile.unwrap_or(0) as f64) + 8192.0;
     Caps {
         max_storage: caps.max_storage.min(128 << 20),
         max_texture: caps.max_texture.min((bytes / 16.0).sqrt().ceil() as u32),

@@ -86,6 +86,15 @@ pub struct LoadTimes {
     pub warm_up_ms: f64,
 }
 
+/// Ends the workers of an upload.
+struct EndOf<'a, 'b>(&'a Upload<'b>, usize);
+
+impl Drop for EndOf<'_, '_> {
+    fn drop(&mut self) {
+        self.0.end(self.1);
+    }
+}
+
 impl GpuProgram {
     /// Allocates, uploads, compiles, binds.
     pub fn load(
@@ -142,9 +151,11 @@ impl GpuProgram {
                 let _ = tell.send(Event::Compiled(made.is_ok()));
                 made.map(|made| (made, ms()))
             });
+            // Also if `progress` panics: nobody must be left waiting.
+            let end = EndOf(&upload, workers);
             let uploaded = upload.run(&told, progress);
             times.weights_ms = ms();
-            upload.end(workers);
+            drop(end);
             maker.stop.store(uploaded.is_err(), Ordering::Relaxed);
             if !uploaded? {
                 for event in told {

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -181,9 +182,15 @@ impl<'a> Upload<'a> {
             let Some(piece) = self.pieces.get(number) else {
                 return;
             };
-            let event = match self.repack(piece, &slot, &mut tile) {
-                Ok(mult) => Event::Repacked(number, slot, mult),
-                Err(e) => Event::Failed(e),
+            // A panic here ends the load, and not the thread alone that others wait for.
+            let repacked = catch_unwind(AssertUnwindSafe(|| self.repack(piece, &slot, &mut tile)));
+            let event = match repacked {
+                Ok(Ok(mult)) => Event::Repacked(number, slot, mult),
+                Ok(Err(e)) => Event::Failed(e),
+                Err(panic) => {
+                    let _ = tell.send(Event::Failed(self.gpu.stuck("a repacking thread".into())));
+                    resume_unwind(panic);
+                }
             };
             if tell.send(event).is_err() {
                 return;

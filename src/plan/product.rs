@@ -351,7 +351,8 @@ impl Builder<'_> {
     /// Partial sums of squares of the columns that [`Self::fuses_norms`] allows.
     pub(super) fn sums(&mut self) -> BufId {
         let parts = self.model.hyper.n_embd.div_ceil(4).div_ceil(4);
-        let bytes = u64::from(parts.next_multiple_of(16) * MAX_COLUMNS) * 16;
+        // Tiles of columns may reach behind the last one.
+        let bytes = u64::from(parts.next_multiple_of(16) * 2 * MAX_COLUMNS) * 16;
         self.scratch("sums", bytes)
     }
 

@@ -23,7 +23,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         .into_iter()
         .map(|name| {
             let gguf = synth::open(&name)?;
-            total += KernelBench::count(&gguf, &args.columns)?;
+            total += KernelBench::count(&gguf, &super::once(&args.columns))?;
             Ok((name, gguf))
         })
         .collect::<Result<Vec<_>>>()?;
@@ -37,13 +37,18 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
     for (name, gguf) in &all {
         bar.set_message(name.clone());
-        bench.run(gguf, &args.columns, args.repetitions, &mut |time| {
-            bar.inc(1);
-            let row = kernel_row(name, &time, yard);
-            bar.suspend(|| print(args.output, &row, rows.is_empty()))?;
-            rows.push(row);
-            Ok(())
-        })?;
+        bench.run(
+            gguf,
+            &super::once(&args.columns),
+            args.repetitions,
+            &mut |time| {
+                bar.inc(1);
+                let row = kernel_row(name, &time, yard);
+                bar.suspend(|| print(args.output, &row, rows.is_empty()))?;
+                rows.push(row);
+                Ok(())
+            },
+        )?;
     }
     bar.finish_and_clear();
     match args.output {

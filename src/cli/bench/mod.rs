@@ -100,9 +100,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     /// Instead of a model, time each of its matrix products alone: one line for every weight type, shape and
-    /// number of columns
+    /// number of columns (as they are cut unmeasured, see `tokstep tune`)
     #[arg(long, group = "source", conflicts_with_all =
-          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out"])]
+          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out", "no_tune"])]
     kernels: bool,
     /// With --kernels: whose shapes, as --synthetic names them
     #[arg(
@@ -157,7 +157,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if args.model.write()? {
         return Ok(());
     }
-    let tests = test::all(&args.n_prompt, &args.n_gen, &args.n_depth, &args.parallel)?;
+    let parallel = once(&args.parallel);
+    let tests = test::all(&args.n_prompt, &args.n_gen, &args.n_depth, &parallel)?;
     if args.plot.is_some() && !tests.iter().any(|t| t.decodes()) {
         return Err(Error::NothingToPlot);
     }
@@ -169,9 +170,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let mut done = Done::default();
     let mut yard = None;
     let mut last = None;
-    for (i, &slots) in args.parallel.iter().enumerate() {
+    for (i, &slots) in parallel.iter().enumerate() {
         // Prompts are measured with the first load.
-        let now = |t: &&Test| t.parallel == slots || (i == 0 && !t.decodes());
+        let now = |t: &&Test| match t.decodes() {
+            true => t.parallel == slots,
+            false => i == 0,
+        };
         let now: Vec<Test> = tests.iter().filter(now).copied().collect();
         if now.is_empty() {
             continue;
@@ -295,4 +299,14 @@ fn keep(
         log.append(&log::line(info, files, yard, &done.rows))?;
     }
     Ok(())
+}
+/// Numbers without those that were there before.
+fn once(all: &[u32]) -> Vec<u32> {
+    let mut seen = Vec::new();
+    for n in all {
+        if !seen.contains(n) {
+            seen.push(*n);
+        }
+    }
+    seen
 }

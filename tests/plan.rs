@@ -118,7 +118,7 @@ fn per_layer(p: &Program) -> BTreeMap<String, usize> {
 }
 
 /// A layer takes at most seven dispatches, one with norms behind its branches at most nine, whatever the
-/// device and however many sequences (up to sixteen) decode side by side.
+/// device and however many sequences decode side by side (up to sixteen; ten on software devices).
 #[test]
 fn a_layer_is_few_dispatches() {
     for path in models() {
@@ -127,7 +127,8 @@ fn a_layer_is_few_dispatches() {
         assert_eq!(post_norms, m.hyper.arch == "gemma3");
         let most = if post_norms { 9 } else { 7 };
         for caps in [software(), gpu(), plain_gpu()] {
-            for slots in [1, 3, 8, 16] {
+            // Software devices take more than ten by halves.
+            for slots in [1, 3, 8, if caps.software { 10 } else { 16 }] {
                 let p = build(&m, &caps, slots);
                 let n = per_layer(&p);
                 assert_eq!(n.len(), m.hyper.layers.len());

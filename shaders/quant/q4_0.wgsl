@@ -11,24 +11,10 @@ fn quant_group(row: u32, g: u32, nb: u32) -> Group {
     return Group(wload(row, nb + g));
 }
 
-// Four nibbles of one u32, from bit 0 on, as 1 + q / 16.
-fn quant_four(q: u32) -> vec4<f32> {
-    return unit((vec4<u32>(q) << vec4<u32>(19u, 15u, 11u, 7u)) & vec4<u32>(15u << 19u));
-}
-
 // The 32 weights of block `b`, which lies in the group of `g`, before the row multiplier.
 fn quant_load32(row: u32, b: u32, nb: u32, g: Group) -> Q32 {
     let d = unpack2x16float(g.d[(b & 7u) >> 1u])[b & 1u];
     let q = wload(row, b);
-    let w = W32(
-        quant_four(q.x),
-        quant_four(q.x >> 16u),
-        quant_four(q.y),
-        quant_four(q.y >> 16u),
-        quant_four(q.z),
-        quant_four(q.z >> 16u),
-        quant_four(q.w),
-        quant_four(q.w >> 16u),
-    );
+    let w = nibbles32(q);
     return Q32(w, vec2<f32>(16.0 * d), vec2<f32>(-24.0 * d)); // d (q - 8)
 }

@@ -25,27 +25,12 @@ fn quant_group(row: u32, g: u32, nb: u32) -> Group {
     );
 }
 
-// Four 5-bit quants, nibbles of one u32 and bits 0..3 of `high` as their fifth bits, as 1 + q / 32.
-fn quant_five(q: u32, high: u32) -> vec4<f32> {
-    let low = (vec4<u32>(q) << vec4<u32>(18u, 14u, 10u, 6u)) & vec4<u32>(15u << 18u);
-    return unit(low | ((vec4<u32>(high) << vec4<u32>(22u, 21u, 20u, 19u)) & vec4<u32>(1u << 22u)));
-}
-
 // The 32 weights of block `b`, which lies in the group of `g`, before the row multiplier.
 fn quant_load32(row: u32, b: u32, nb: u32, g: Group) -> Q32 {
     let second = (b & 4u) != 0u;
     let dm = unpack2x16float(select(g.dm0, g.dm1, second)[b & 3u]);
     let h = select(g.high0, g.high1, second)[b & 3u];
     let q = wload(row, b);
-    let w = W32(
-        quant_five(q.x, h),
-        quant_five(q.x >> 16u, h >> 4u),
-        quant_five(q.y, h >> 8u),
-        quant_five(q.y >> 16u, h >> 12u),
-        quant_five(q.z, h >> 16u),
-        quant_five(q.z >> 16u, h >> 20u),
-        quant_five(q.w, h >> 24u),
-        quant_five(q.w >> 16u, h >> 28u),
-    );
+    let w = five_bits32(q, h);
     return Q32(w, vec2<f32>(32.0 * dm.x), vec2<f32>(dm.y - 32.0 * dm.x));
 }

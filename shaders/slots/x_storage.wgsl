@@ -9,8 +9,5 @@ fn xload(i: u32) -> vec4<f32> {
 
 // The 32 activations from vec4 `i` on.
 fn xblock(i: u32, lane: u32) -> X32 {
-    let v = W32(x[i], x[i + 1u], x[i + 2u], x[i + 3u], x[i + 4u], x[i + 5u], x[i + 6u], x[i + 7u]);
-    let a = (v.w0 + v.w1) + (v.w2 + v.w3);
-    let b = (v.w4 + v.w5) + (v.w6 + v.w7);
-    return X32(v, vec2<f32>((a.x + a.y) + (a.z + a.w), (b.x + b.y) + (b.z + b.w)));
+    return with_sums(W32(x[i], x[i + 1u], x[i + 2u], x[i + 3u], x[i + 4u], x[i + 5u], x[i + 6u], x[i + 7u]));
 }

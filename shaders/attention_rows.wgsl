@@ -98,7 +98,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let q = wid.y * P.q_stride + (head0 + select(vec4<u32>(), vec4<u32>(0u, 1u, 2u, 3u), has)) * (P.hdp / 4u);
     var m = vec4<f32>(LOW);
     var l = vec4<f32>();
-    var all = Sums();
     var t = first / 32u * 32u;
     loop {
         let page = pages[col.z * P.pages_per_slot + t / P.page_len];
@@ -137,10 +136,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         let e = mat4x4<f32>(exp(p0 - top), exp(p1 - top), exp(p2 - top), exp(p3 - top));
         l = l * shrink + (e[0] + e[1]) + (e[2] + e[3]);
         m = top;
-        all = shrunk(all, shrink);
+        shrink_all(shrink);
         var k = 0u;
         loop {
-            all = valued(all, at, low, high, 8u * k, lane, words, spread(e[k]));
+            value_all(at, low, high, 8u * k, lane, words, spread(e[k]));
             k++;
             continuing {
                 break if k == 4u;
@@ -157,5 +156,5 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     for (var k = lane; k < heads; k += WG) {
         part[row + k * step] = vec4<f32>(m[k], sum[k], 0.0, 0.0);
     }
-    put_all(all, row, step, lane, words, heads);
+    put_all(row, step, lane, words, heads);
 }

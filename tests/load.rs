@@ -29,8 +29,10 @@ fn every_shader_is_compiled_once_and_progress_reaches_its_end() {
     let e = e.unwrap();
     let scheduler = e.scheduler();
     let p = &scheduler.program().program;
-    let all = [&p.decode, &p.prefill, &p.logits].map(|p| p.body.iter().chain(&p.tail));
-    let all: Vec<_> = all.into_iter().flatten().collect();
+    let all: Vec<_> = [&p.decode, &p.prefill]
+        .into_iter()
+        .flat_map(|p| p.steps())
+        .collect();
     let distinct: HashSet<_> = all.iter().map(|s| &s.shader).collect();
     assert_eq!(e.counts()[2], distinct.len() as u64, "pipelines");
     assert_eq!(weights.0, weights.1, "bytes");
@@ -40,6 +42,22 @@ fn every_shader_is_compiled_once_and_progress_reaches_its_end() {
         assert!(ms > 0.0 && ms <= e.info().load_ms, "{load:?}");
     }
     assert!(load.device.compile_ms > 0.0, "{load:?}");
+    let of = |s: &tokstep::plan::Step| s.shader.clone();
+    let more: HashSet<_> = p.logits.steps().map(of).collect();
+    let all = (distinct.len() + more.len()) as u64;
+    drop(scheduler);
+    // Those for the logits of every token come with the first use, once.
+    let mut seen = 0;
+    for _ in 0..2 {
+        let mut session = e.session().unwrap();
+        session.logits(&[1, 2, 3], &mut |_, _| seen += 1).unwrap();
+        assert_eq!(
+            e.counts()[2],
+            (distinct.len() + more.len()) as u64,
+            "pipelines"
+        );
+    }
+    assert_eq!(seen, 6);
 }
 
 fn a_pipeline_that_fails_ends_the_load_and_is_named() {

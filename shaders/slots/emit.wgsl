@@ -14,31 +14,25 @@ fn emit(c: u32, row: u32, v0: f32, v1: f32) {
     if c >= P.n_cols + zero || row >= P.rows {
         return;
     }
+    var i = c * P.out_stride + P.out_row + row;
+    var a = v0;
+    var b = v1;
+    var both = row + 1u < P.rows;
     if mode >= 2u {
-        let i = c * P.out_stride + (P.out_row + row) / 2u;
-        if mode == 2u {
-            out[i] = silu(v0) * v1;
-        } else {
-            out[i] = gelu(v0) * v1;
-        }
-        return;
-    }
-    let i = c * P.out_stride + P.out_row + row;
-    let both = row + 1u < P.rows;
-    if mode == 1u {
-        out[i] += v0;
+        i = c * P.out_stride + (P.out_row + row) / 2u;
+        a = v0 * sigmoid(select(gelu_arg(v0), v0, mode == 2u)) * v1;
+        both = false;
+    } else if mode == 1u {
+        a += out[i];
         if both {
-            out[i + 1u] += v1;
+            b += out[i + 1u];
         }
     } else if P.softcap > f32(zero) {
-        out[i] = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
-        if both {
-            out[i + 1u] = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));
-        }
-    } else {
-        out[i] = v0;
-        if both {
-            out[i + 1u] = v1;
-        }
+        a = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
+        b = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));
+    }
+    out[i] = a;
+    if both {
+        out[i + 1u] = b;
     }
 }

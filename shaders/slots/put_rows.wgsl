@@ -1,46 +1,61 @@
 // Writes the sums of four rows times COLS columns through `put` of slot sink.
-
-// Columns `c` to c + 3 of two rows.
-fn put4(c: u32, row: u32, v0: vec4<f32>, v1: vec4<f32>) -> vec4<f32> {
-    return vec4<f32>(
-        put(c, row, v0.x, v1.x),
-        put(c + 1u, row, v0.y, v1.y),
-        put(c + 2u, row, v0.z, v1.z),
-        put(c + 3u, row, v0.w, v1.w),
-    );
-}
-
-// Writes rows `row` and `row + 1` (row is even), all columns; their squares.
-fn put_columns(row: u32, s0: Sums, s1: Sums, scale: Sums) -> Sums {
-    let m0 = row_mult(row);
-    let m1 = row_mult(row + 1u);
-    var q = Sums();
+fn of_column(s: Sums, c: u32) -> f32 {
     if COLS == 1u {
-        q.a.x = put(0u, row, s0.a.x * m0 * scale.a.x, s1.a.x * m1 * scale.a.x);
-        return q;
+        return s.a.x;
     }
-    q.a = put4(0u, row, s0.a * m0 * scale.a, s1.a * m1 * scale.a);
+    var v = s.a;
     if COLS > 4u {
-        q.b = put4(4u, row, s0.b * m0 * scale.b, s1.b * m1 * scale.b);
+        v = select(v, s.b, c >= 4u);
     }
     if COLS > 8u {
-        q.c = put4(8u, row, s0.c * m0 * scale.c, s1.c * m1 * scale.c);
+        v = select(v, s.c, c >= 8u);
     }
     if COLS > 12u {
-        q.d = put4(12u, row, s0.d * m0 * scale.d, s1.d * m1 * scale.d);
+        v = select(v, s.d, c >= 12u);
     }
-    return q;
+    return v[c & 3u];
 }
 
-// Writes up to four rows from `row` on; their squares.
-fn put_rows(row: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, scale: Sums) -> Sums {
-    var q = Sums();
-    if row < P.rows {
-        q = put_columns(row, s0, s1, scale);
+// What `put` returned for column `c`, at its place in zeros.
+fn as_column(v: f32, c: u32) -> Sums {
+    let i = vec4<u32>(0u, 1u, 2u, 3u);
+    let z = vec4<f32>();
+    var s = Sums();
+    s.a = select(z, vec4<f32>(v), i == vec4<u32>(c));
+    if COLS > 4u {
+        s.b = select(z, vec4<f32>(v), i + 4u == vec4<u32>(c));
     }
-    if row + 2u < P.rows {
-        let p = put_columns(row + 2u, s2, s3, scale);
-        q = Sums(q.a + p.a, q.b + p.b, q.c + p.c, q.d + p.d);
+    if COLS > 8u {
+        s.c = select(z, vec4<f32>(v), i + 8u == vec4<u32>(c));
+    }
+    if COLS > 12u {
+        s.d = select(z, vec4<f32>(v), i + 12u == vec4<u32>(c));
+    }
+    return s;
+}
+
+// Writes up to four rows from `row` on (a multiple of four); their squares.
+fn put_rows(row: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, scale: Sums) -> Sums {
+    let m = bitcast<vec4<f32>>(wword(P.mult + min(row, P.rows - 1u) / 4u));
+    var q = Sums();
+    // Compilers do not know how often this goes round: unrolled, it is up to 32 epilogues to compile.
+    let end = 2u * COLS + (row >> 31u);
+    var i = 0u;
+    loop {
+        let c = i / 2u;
+        let low = (i & 1u) == 1u; // the last two rows
+        let v0 = select(of_column(s0, c) * m.x, of_column(s2, c) * m.z, low);
+        let v1 = select(of_column(s1, c) * m.y, of_column(s3, c) * m.w, low);
+        let k = of_column(scale, c);
+        let squares = put(c, row + 2u * (i & 1u), v0 * k, v1 * k);
+        if SQUARES {
+            let p = as_column(squares, c);
+            q = Sums(q.a + p.a, q.b + p.b, q.c + p.c, q.d + p.d);
+        }
+        i++;
+        continuing {
+            break if i >= end;
+        }
     }
     return q;
 }

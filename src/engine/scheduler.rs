@@ -378,6 +378,7 @@ impl Scheduler {
         let (stride, n_vocab) = (self.sizes.logits_stride as usize, self.n_vocab());
         let chunk = self.sizes.logits_cols as usize;
         let p = self.program.clone();
+        p.prepare(Which::Logits)?;
         if self.logits.is_none() {
             let bytes = (chunk * stride * 4) as u64;
             self.logits = Some(Staging::new(&p.gpu, "logits copy", bytes)?);

@@ -1,4 +1,4 @@
-//! Makes the steps of all plans: pipelines on all cores, a first dispatch of each so that drivers
+//! Makes the steps of plans: pipelines on all cores, a first dispatch of each so that drivers
 //! compile while weights load, and the bind groups.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,10 +22,11 @@ pub fn rungs(s: &Sizes) -> Vec<u32> {
     rungs
 }
 
-/// Makes the steps of all plans; parameters of all steps share one uniform buffer.
+/// Makes the steps of some plans; their parameters share one uniform buffer.
 pub struct Maker<'a> {
     gpu: &'a Gpu,
     program: &'a Program,
+    plans: Vec<&'a Plan>,
     resources: &'a [Resource],
     rungs: Vec<u32>,
     params: wgpu::Buffer,
@@ -35,9 +36,14 @@ pub struct Maker<'a> {
 
 impl<'a> Maker<'a> {
     /// Writes the parameters of all steps.
-    pub fn new(gpu: &'a Gpu, program: &'a Program, resources: &'a [Resource]) -> Result<Maker<'a>> {
+    pub fn new(
+        gpu: &'a Gpu,
+        program: &'a Program,
+        plans: Vec<&'a Plan>,
+        resources: &'a [Resource],
+    ) -> Result<Maker<'a>> {
         let mut arena = Vec::new();
-        for step in plans(program).into_iter().flat_map(Plan::steps) {
+        for step in plans.iter().flat_map(|p| p.steps()) {
             assert!(step.params.len() <= 256, "parameters of {}", step.label);
             arena.extend(&step.params);
             arena.resize(arena.len().next_multiple_of(256), 0);
@@ -48,6 +54,7 @@ impl<'a> Maker<'a> {
         Ok(Maker {
             gpu,
             program,
+            plans,
             resources,
             rungs: rungs(&program.sizes),
             params,
@@ -55,10 +62,9 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// Makes all; `warm`: with a first dispatch of what decoding and prompts use.
-    pub fn make(&self, warm: bool, tell: &Sender<Event>) -> Result<(Pipelines, [GpuPlan; 3])> {
-        let plans = plans(self.program);
-        let steps: Vec<&Step> = plans.into_iter().flat_map(Plan::steps).collect();
+    /// Makes all; `warm`: with a first dispatch of every pipeline.
+    pub fn make(&self, warm: bool, tell: &Sender<Event>) -> Result<Vec<GpuPlan>> {
+        let steps: Vec<&Step> = self.plans.iter().flat_map(|p| p.steps()).collect();
         let pipelines = Pipelines::make(self.gpu, steps.iter().map(|s| &s.shader))?;
         if warm {
             self.warm_up(&pipelines, &steps)?;
@@ -72,11 +78,12 @@ impl<'a> Maker<'a> {
             self.step(&pipelines, i, step)
         });
         let mut made = made.collect::<Result<Vec<_>>>()?.into_iter();
-        let plans = plans.map(|p| GpuPlan {
+        let plans = self.plans.iter().map(|p| GpuPlan {
             body: made.by_ref().take(p.body.len()).collect(),
             tail: made.by_ref().take(p.tail.len()).collect(),
         });
-        Ok((pipelines, plans))
+        tracing::debug!(pipelines = pipelines.len(), "plans bound");
+        Ok(plans.collect())
     }
 
     /// Dispatches one workgroup of every pipeline, of the step that reads the fewest weights: they
@@ -88,14 +95,13 @@ impl<'a> Maker<'a> {
             gpu.queue
                 .write_buffer(rows, 0, bytemuck::bytes_of(&u32::MAX));
         }
-        let used = self.program.decode.steps().count() + self.program.prefill.steps().count();
         let weights = |step: &Step| -> u64 {
             let buffers = step.binds.iter().map(|b| &self.program.buffers[b.buf]);
             let weights = buffers.filter(|b| b.pool == Pool::Weights);
             weights.map(|b| b.bytes).sum()
         };
         let mut lightest: Vec<Option<usize>> = vec![None; pipelines.len()];
-        for (i, step) in steps[..used].iter().enumerate() {
+        for (i, step) in steps.iter().enumerate() {
             let best = &mut lightest[pipelines.number(&step.shader)];
             if best.is_none_or(|b| weights(steps[b]) > weights(step)) {
                 *best = Some(i);
@@ -105,7 +111,7 @@ impl<'a> Maker<'a> {
             let made = self.step(pipelines, i, steps[i])?;
             let mut encoder = gpu.device.create_command_encoder(&Default::default());
             let mut pass = encoder.begin_compute_pass(&Default::default());
-            pass.set_pipeline(&pipelines[made.pipeline].pipeline);
+            pass.set_pipeline(&made.pipeline);
             pass.set_bind_group(0, &made.groups[0], &[]);
             pass.dispatch_workgroups(1, 1, 1);
             drop(pass);
@@ -130,7 +136,8 @@ impl<'a> Maker<'a> {
             .iter()
             .map(|pages| self.group(&pipelines[number], index, step, *pages));
         Ok(GpuStep {
-            pipeline: number,
+            pipeline: pipelines[number].pipeline.clone(),
+            number,
             groups: groups.collect::<Result<Vec<_>>>()?,
         })
     }
@@ -228,9 +235,4 @@ fn entry(
             size,
         }),
     }
-}
-
-/// The plans in the order of their numbers.
-fn plans(p: &Program) -> [&Plan; 3] {
-    [&p.decode, &p.prefill, &p.logits]
 }

@@ -1,14 +1,13 @@
 //! A program on the device: its resources, and for every step a pipeline and a bind group, all made
 //! once at load. Recording a batch only sets them in order; nothing is allocated after load.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::device::{Gpu, add};
 use super::host::Moment;
 use super::make::{Maker, rungs};
-use super::pipelines::Pipelines;
 use super::repeat;
 use super::upload::{self, Event, Upload};
 use super::{Commands, Encoder};
@@ -42,7 +41,9 @@ impl Resource {
 
 /// A step ready to be recorded.
 pub struct GpuStep {
-    pub pipeline: usize,
+    pub pipeline: wgpu::ComputePipeline,
+    /// The same number: the same pipeline, within a plan.
+    pub number: usize,
     /// One bind group; as many as there are [`rungs`] where it binds the KV cache.
     pub groups: Vec<wgpu::BindGroup>,
 }
@@ -60,8 +61,10 @@ pub struct GpuProgram {
     /// The program it was made from.
     pub program: Arc<Program>,
     pub(super) resources: Vec<Resource>,
-    pipelines: Pipelines,
-    plans: [GpuPlan; 3],
+    decode: GpuPlan,
+    prefill: GpuPlan,
+    /// Made on first use ([`GpuProgram::prepare`]): few runs want the logits of every token.
+    logits: OnceLock<GpuPlan>,
     rung: AtomicUsize,
     /// How long the load took.
     pub times: LoadTimes,
@@ -80,7 +83,7 @@ pub enum Loading {
 pub struct LoadTimes {
     /// Until all weights were repacked and on the device.
     pub weights_ms: f64,
-    /// Until all pipelines were made and all steps bound.
+    /// Until all pipelines of decoding and prompts were made and all steps bound.
     pub compile_ms: f64,
     /// The wait for the device to finish the first dispatch of every pipeline, after both of these.
     pub warm_up_ms: f64,
@@ -133,13 +136,14 @@ impl GpuProgram {
         repeat::upload(&gpu, &program.buffers, &resources, &mut |bytes| {
             progress(Loading::Weights(bytes))
         })?;
-        let maker = Maker::new(&gpu, &program, &resources)?;
+        let plans = vec![&program.decode, &program.prefill];
+        let maker = Maker::new(&gpu, &program, plans, &resources)?;
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let pieces = upload::pieces(&program.buffers, &resources);
         let upload = Upload::new(&gpu, &resources, pieces, workers);
         // This thread hands pieces to the device and tells the progress; the others repack, and one
         // makes pipelines, on all cores as well.
-        let (pipelines, plans) = std::thread::scope(|s| {
+        let plans = std::thread::scope(|s| {
             let (tell, told) = std::sync::mpsc::channel();
             for _ in 0..workers {
                 let (upload, tell) = (&upload, tell.clone());
@@ -174,7 +178,10 @@ impl GpuProgram {
                 made
             })
         })?;
-        tracing::debug!(pipelines = pipelines.len(), "plans bound");
+        let mut plans = plans.into_iter();
+        let (Some(decode), Some(prefill)) = (plans.next(), plans.next()) else {
+            unreachable!("a plan for each plan");
+        };
         let before = ms();
         gpu.queue.submit([]);
         gpu.wait()?;
@@ -184,11 +191,27 @@ impl GpuProgram {
             gpu,
             program: Arc::new(program),
             resources,
-            pipelines,
-            plans,
+            decode,
+            prefill,
+            logits: OnceLock::new(),
             rung: AtomicUsize::new(usize::MAX),
             times,
         })
+    }
+
+    /// Makes what is not made at load: the plan for the logits of every token.
+    pub fn prepare(&self, which: Which) -> Result<()> {
+        if which != Which::Logits || self.logits.get().is_some() {
+            return Ok(());
+        }
+        let plans = vec![&self.program.logits];
+        let maker = Maker::new(&self.gpu, &self.program, plans, &self.resources)?;
+        let made = maker.make(false, &std::sync::mpsc::channel().0)?;
+        let plan = made.into_iter().next();
+        let plan = plan.unwrap_or_else(|| unreachable!("a plan for a plan"));
+        let _ = self.logits.set(plan); // whoever was first has the same
+        self.gpu.cache.save();
+        Ok(())
     }
 
     /// From now on commands are recorded for a KV cache of which only the first `pages` are in use, or
@@ -218,9 +241,9 @@ impl GpuProgram {
 
     fn steps(&self, which: Which) -> impl Iterator<Item = (&Step, &GpuStep)> {
         let made = match which {
-            Which::Decode => &self.plans[0],
-            Which::Prefill | Which::PrefillLast => &self.plans[1],
-            Which::Logits => &self.plans[2],
+            Which::Decode => &self.decode,
+            Which::Prefill | Which::PrefillLast => &self.prefill,
+            Which::Logits => self.logits.get().expect("logits are prepared first"),
         };
         self.program
             .steps(which)
@@ -262,9 +285,9 @@ impl GpuProgram {
                 let Some([x, y, z]) = step.grid(batch) else {
                     continue;
                 };
-                if set != made.pipeline {
-                    pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
-                    set = made.pipeline;
+                if set != made.number {
+                    pass.set_pipeline(&made.pipeline);
+                    set = made.number;
                 }
                 pass.set_bind_group(0, self.group(made), &[]);
                 pass.dispatch_workgroups(x, y, z);
@@ -305,7 +328,7 @@ impl GpuProgram {
             label: None,
             timestamp_writes,
         });
-        pass.set_pipeline(&self.pipelines[made.pipeline].pipeline);
+        pass.set_pipeline(&made.pipeline);
         pass.set_bind_group(0, self.group(made), &[]);
         pass.dispatch_workgroups(x, y, z);
         drop(pass);

@@ -160,7 +160,10 @@ pub fn tiles(caps: &Caps, cut: Cut, x_stride: u32, cols: u32, ragged: bool) -> V
     let mut all = Vec::new();
     let mut from = 1;
     if ragged && cols > MAX_COLUMNS {
-        for few in [1, if caps.software { 4 } else { 8 }] {
+        // A chunk of two to eight on a software device takes the tile of eight there is: each other width is
+        // a pipeline more to compile at every load.
+        let few: &[u32] = if caps.software { &[1] } else { &[1, 8] };
+        for &few in few {
             let cut = choose(caps, x_stride, few);
             if few < width && cut.columns == few {
                 all.push(Tile {

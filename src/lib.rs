@@ -32,6 +32,7 @@ pub mod models;
 pub mod plan;
 pub mod quant;
 pub mod reference;
+pub mod selftest;
 pub mod synth;
 pub mod text;
 

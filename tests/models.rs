@@ -172,6 +172,7 @@ fn cpu_twins() {
         max_layers: 2048,
         max_grid: 65535,
         max_lanes: 256,
+        avoid: tokstep::kernel::choose::Avoid::default(),
     };
     let mut bad = Vec::new();
     for (path, case) in cases() {

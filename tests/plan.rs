@@ -29,6 +29,7 @@ fn software() -> Caps {
         max_layers: 2048,
         max_grid: 65535,
         max_lanes: 1024,
+        avoid: tokstep::kernel::choose::Avoid::default(),
     }
 }
 

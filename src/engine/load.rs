@@ -362,6 +362,7 @@ mod tests {
             max_layers: 2048,
             max_grid: 65535,
             max_lanes: 256,
+            avoid: crate::kernel::choose::Avoid::default(),
         };
         let fit = |context, memory| {
             let wish = Wish {

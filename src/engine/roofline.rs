@@ -121,6 +121,7 @@ mod tests {
                     max_layers: 2048,
                     max_grid: 65535,
                     max_lanes: 256,
+                    avoid: crate::kernel::choose::Avoid::default(),
                 };
                 let wish = crate::plan::sizes::Wish {
                     context: Some(100),

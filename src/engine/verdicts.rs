@@ -139,6 +139,7 @@ mod tests {
             max_layers: 2048,
             max_grid: 65535,
             max_lanes: 1024,
+            avoid: crate::kernel::choose::Avoid::default(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::cache::Cache;
 use super::host::{HostClock, Moment};
 use super::{Commands, adapters};
 use crate::kernel::Caps;
+use crate::kernel::choose::Avoid;
 use crate::{Error, Result};
 
 /// A wait longer than this is reported as a hang rather than continued for ever.
@@ -121,6 +122,7 @@ impl Gpu {
             max_layers: limits.max_texture_array_layers,
             max_grid: limits.max_compute_workgroups_per_dimension,
             max_lanes: limits.max_compute_invocations_per_workgroup,
+            avoid: Avoid::default(),
         };
         Ok(Arc::new(Gpu {
             cache: Cache::open(&device, &info, dir),

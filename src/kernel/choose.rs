@@ -23,9 +23,69 @@ pub struct Caps {
     pub max_grid: u32,
     /// Lanes per workgroup.
     pub max_lanes: u32,
+    /// What is not to be used although the device has it.
+    pub avoid: Avoid,
 }
 
+/// Ways of doing things that are not taken, since a variant they lead to computed wrong numbers on this
+/// device. Each has another way beside it that gives the same results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Avoid {
+    /// Two matrices in one dispatch: each has its own.
+    pub pairs: bool,
+    /// Norms begun and ended in products: they are steps.
+    pub fused_norms: bool,
+    /// Several columns in one pass over the weights: one after the other.
+    pub columns: bool,
+    /// Activations handed from lane to lane: each lane reads them.
+    pub spread: bool,
+    /// The KV cache as an image: it is a buffer.
+    pub kv_texture: bool,
+    /// `matvec_rows`: `matvec` does its work.
+    pub matvec_rows: bool,
+    /// `matmul`: `matvec` does its work.
+    pub matmul: bool,
+    /// Half the lanes in the small kernels' workgroups.
+    pub lanes: bool,
+}
+
+impl Avoid {
+    /// Whether anything is avoided.
+    pub fn any(self) -> bool {
+        self != Avoid::default()
+    }
+}
+
+/// A lever that leads around some variants, by its name; in the order of what they cost.
+pub type Lever = (&'static str, fn(&mut Caps));
+
+/// All levers. Those that cost least come first.
+pub static LEVERS: &[Lever] = &[
+    ("smaller workgroups", |c| c.avoid.lanes = true),
+    ("one matrix per dispatch", |c| c.avoid.pairs = true),
+    ("norms as steps", |c| c.avoid.fused_norms = true),
+    ("activations read by each lane", |c| c.avoid.spread = true),
+    ("KV cache as a buffer", |c| c.avoid.kv_texture = true),
+    ("one column at a time", |c| c.avoid.columns = true),
+    ("matvec for matmul", |c| c.avoid.matmul = true),
+    ("no subgroups", |c| c.subgroups = false),
+    ("matvec for matvec_rows", |c| c.avoid.matvec_rows = true),
+    ("weights as buffers", |c| c.software = false),
+];
+
 impl Caps {
+    /// Lanes of the workgroups of a small kernel that usually has `usual`, a power of two.
+    pub fn lanes(&self, usual: u32) -> u32 {
+        let usual = usual.min(self.max_lanes);
+        if self.avoid.lanes { usual / 2 } else { usual }
+    }
+
+    /// The same of one that sums over its workgroup: whole subgroups.
+    pub fn group_lanes(&self, usual: u32) -> u32 {
+        let least = if self.subgroups { self.subgroup_max } else { 1 };
+        self.lanes(usual).max(least.min(usual))
+    }
+
     /// The slot file for sums over a workgroup.
     pub fn group(&self) -> (&'static str, &'static str) {
         (
@@ -64,12 +124,12 @@ impl Caps {
 
     /// Whether lanes can hand activations on to each other (slot `x_spread`).
     pub fn spread(&self) -> bool {
-        self.subgroups && self.subgroup_min >= 8
+        self.subgroups && self.subgroup_min >= 8 && !self.avoid.spread
     }
 
     /// Whether the KV cache is an image: where lanes can share what one of them has fetched.
     pub fn kv_texture(&self) -> bool {
-        self.software && self.spread()
+        self.software && self.spread() && !self.avoid.kv_texture
     }
 
     /// The slot file for reading the KV cache.

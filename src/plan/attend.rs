@@ -160,7 +160,7 @@ impl Builder<'_> {
         let shader = Shader {
             kernel: "attn_combine",
             slots: vec![],
-            overrides: vec![("WG", 32)],
+            overrides: vec![("WG", self.caps.lanes(32))],
         };
         let grid = [Dim::Fixed(n_head), columns(cols), ONE];
         steps.push(Step::new(
@@ -194,6 +194,6 @@ pub fn attention_shader(caps: &Caps, uniform: bool, heads: u32, hdp: u32) -> Sha
     Shader {
         kernel: "attention",
         slots: vec![caps.group(), x.slot(), caps.kv()],
-        overrides: vec![("WG", 64.min(caps.max_lanes))],
+        overrides: vec![("WG", caps.group_lanes(64))],
     }
 }

@@ -164,6 +164,7 @@ impl Builder<'_> {
             };
             self.product(steps, product, cols);
         }
+        let lanes = self.caps.lanes(64);
         let params = Glu {
             n: n_ff,
             up: n_ff,
@@ -175,9 +176,9 @@ impl Builder<'_> {
         let shader = Shader {
             kernel: "glu",
             slots: vec![],
-            overrides: vec![("WG", 64)],
+            overrides: vec![("WG", lanes)],
         };
-        let grid = [Dim::Fixed(n_ff.div_ceil(64)), columns(cols), ONE];
+        let grid = [Dim::Fixed(n_ff.div_ceil(lanes)), columns(cols), ONE];
         steps.push(Step::new(
             format!("{p}.ffn_act"),
             shader,
@@ -201,6 +202,7 @@ impl Builder<'_> {
         let n = model.hyper.n_embd;
         let (h, hn) = (self.act("h", n), self.act("hn", n));
         let nb = m.k.div_ceil(32) as u32;
+        let lanes = self.caps.lanes(32);
         for (buf, first, rows) in self.shards(m).to_vec() {
             let params = GetRows {
                 nb,
@@ -231,9 +233,9 @@ impl Builder<'_> {
             let shader = Shader {
                 kernel: "get_rows",
                 slots,
-                overrides: vec![("WG", 32)],
+                overrides: vec![("WG", lanes)],
             };
-            let grid = [Dim::Fixed(nb.div_ceil(32)), columns(cols), ONE];
+            let grid = [Dim::Fixed(nb.div_ceil(lanes)), columns(cols), ONE];
             steps.push(Step::new("token_embd".into(), shader, params, binds, grid));
         }
         gain.map(|_| nb)
@@ -243,7 +245,7 @@ impl Builder<'_> {
         Shader {
             kernel,
             slots: vec![self.caps.group()],
-            overrides: vec![("WG", lanes.min(self.caps.max_lanes))],
+            overrides: vec![("WG", self.caps.group_lanes(lanes))],
         }
     }
 

@@ -99,13 +99,14 @@ pub const MAX_COLUMNS: u32 = 16;
 pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
     let fits = |n: u32| caps.uniform_x(n * x_stride * 4);
     let wanted = match cols {
+        _ if caps.avoid.columns => 1,
         // A chunk goes by eights: wider tiles gain less than a last one that is not full loses.
         n if n > MAX_COLUMNS => 8,
         // Measured: eight and eight columns beat sixteen, whose sums no longer fit the registers, by a sixth.
         n if caps.software && n > 10 => n.div_ceil(2),
         n => n,
     };
-    if caps.software {
+    if caps.software && !caps.avoid.matvec_rows {
         // Fewer columns at a time beat activations from storage, which are scalar loads there.
         let columns = (1..=wanted).rev().find(|n| fits(*n));
         return Cut {
@@ -120,7 +121,7 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
             shared: !caps.subgroups,
         };
     }
-    let kernel = if cols <= MAX_COLUMNS {
+    let kernel = if cols <= MAX_COLUMNS || caps.software || caps.avoid.matmul {
         "matvec"
     } else {
         "matmul"
@@ -352,6 +353,7 @@ impl Builder<'_> {
         let norms = |l: &Layer| l.post_attention_norm.is_none() && l.post_ffw_norm.is_none();
         self.decoding
             && cols <= MAX_COLUMNS
+            && !self.caps.avoid.fused_norms
             && (!self.caps.software || self.caps.spread())
             && self.model.weights.layers.iter().all(norms)
     }

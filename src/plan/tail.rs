@@ -126,17 +126,18 @@ impl Builder<'_> {
         let mut steps = Vec::new();
         let n = self.model.hyper.n_embd;
         let (h, last) = (self.act("h", n), self.act("last", n));
+        let lanes = self.caps.lanes(64);
         let shader = Shader {
             kernel: "take_row",
             slots: vec![],
-            overrides: vec![("WG", 64)],
+            overrides: vec![("WG", lanes)],
         };
         let binds = vec![
             bind("x", h.buf),
             bind("cols", io.prompt_cols),
             bind("out", last.buf),
         ];
-        let grid = [Dim::Fixed(n.div_ceil(64)), ONE, ONE];
+        let grid = [Dim::Fixed(n.div_ceil(lanes)), ONE, ONE];
         steps.push(Step::new(
             "last".into(),
             shader,

@@ -52,7 +52,10 @@ impl Tuning {
     /// as is usual where nothing was or where the device cannot do what the table says.
     pub fn cut(&self, caps: &Caps, shape: Shape, x_stride: u32) -> Cut {
         let legal = |cut: &Cut| candidates(caps, x_stride, shape.cols).contains(cut);
+        // What was measured may be what is to be avoided.
+        let trusted = !caps.avoid.any();
         let measured = self.cuts.get(&shape).copied().filter(legal);
+        let measured = measured.filter(|_| trusted);
         measured.unwrap_or_else(|| choose(caps, x_stride, shape.cols))
     }
 }
@@ -171,6 +174,7 @@ mod tests {
             max_layers: 2048,
             max_grid: 65535,
             max_lanes: 1024,
+            avoid: crate::kernel::choose::Avoid::default(),
         }
     }
 

@@ -4,6 +4,9 @@
 
 use super::pack::{blocks, copy, even, half, split};
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[];
+
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [4 * blocks(k)]
 }

@@ -4,6 +4,9 @@
 
 use super::pack::{self, RowScale, blocks, copy, even, half, pair, put_f16, split};
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[0];
+
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [4 * blocks(k)]
 }

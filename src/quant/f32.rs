@@ -4,6 +4,9 @@
 
 use super::pack::{blocks, copy, even, split};
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[];
+
 pub(super) fn sections(k: usize) -> [usize; 1] {
     [8 * blocks(k)]
 }

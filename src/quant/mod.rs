@@ -44,6 +44,8 @@ pub struct QuantType {
     /// Turns a block of random bytes into one whose weights lie around 0 with this deviation, for
     /// models that exist by shape only.
     pub random: fn(block: &mut [u8], deviation: f32),
+    /// Byte positions in a block of the file of its f16 numbers.
+    pub halves: &'static [usize],
     /// Shader file that fills the slot `quant`, below `shaders/`.
     pub shader: &'static str,
 }
@@ -69,6 +71,7 @@ macro_rules! row {
             row_vec4s: |k| $module::sections(k).iter().sum(),
             repack: $module::repack,
             random: $module::random,
+            halves: $module::HALVES,
             shader: concat!("quant/", stringify!($module), ".wgsl"),
         }
     }};

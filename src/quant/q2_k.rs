@@ -11,6 +11,9 @@ use super::pack::{
 
 const BYTES: usize = 84;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[80, 82];
+
 pub(super) fn sections(k: usize) -> [usize; 3] {
     let ng = groups(k);
     [blocks(k).div_ceil(2), ng, ng.div_ceil(4)]

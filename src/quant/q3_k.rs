@@ -10,6 +10,9 @@ use std::array;
 
 const BYTES: usize = 110;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[108];
+
 pub(super) fn sections(k: usize) -> [usize; 3] {
     let nb = blocks(k);
     [nb.div_ceil(2), nb.div_ceil(4), groups(k)]

@@ -7,6 +7,9 @@ use super::pack::{self, RowScale, blocks, half, nibbles, pack, pair, put_f16, ra
 
 const BYTES: usize = 20;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[0, 2];
+
 pub(super) fn sections(k: usize) -> [usize; 2] {
     let nb = blocks(k);
     [nb, nb.div_ceil(4)]

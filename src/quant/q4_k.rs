@@ -12,6 +12,9 @@ use std::array;
 
 const BYTES: usize = 144;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[0, 2];
+
 pub(super) fn sections(k: usize) -> [usize; 2] {
     [blocks(k), groups(k)]
 }

@@ -10,6 +10,9 @@ use super::pack::{
 
 const BYTES: usize = 22;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[0];
+
 pub(super) fn sections(k: usize) -> [usize; 3] {
     let nb = blocks(k);
     [nb, nb.div_ceil(4), nb.div_ceil(8)]

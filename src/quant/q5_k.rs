@@ -11,6 +11,9 @@ use super::q4_k::{decode_block, k_nibbles, put_group, random_scales, row_scale};
 
 const BYTES: usize = 176;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[0, 2];
+
 pub(super) fn sections(k: usize) -> [usize; 3] {
     [blocks(k), blocks(k).div_ceil(4), groups(k)]
 }

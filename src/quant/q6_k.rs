@@ -10,6 +10,9 @@ use super::pack::{self, blocks, copy, groups, pack, random_f16, split, take};
 
 const BYTES: usize = 210;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[208];
+
 pub(super) fn sections(k: usize) -> [usize; 4] {
     let (nb, ng) = (blocks(k), groups(k));
     [nb, nb.div_ceil(2), ng, ng.div_ceil(4)]

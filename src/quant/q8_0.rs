@@ -7,6 +7,9 @@ use super::pack::{self, RowScale, blocks, copy, half, put_half, random_f16, spli
 
 const BYTES: usize = 34;
 
+/// Byte positions in a block of its f16 numbers.
+pub(super) const HALVES: &[usize] = &[0];
+
 pub(super) fn sections(k: usize) -> [usize; 2] {
     let nb = blocks(k);
     [2 * nb, nb.div_ceil(8)]

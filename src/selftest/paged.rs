@@ -1,15 +1,15 @@
 //! Cases of the kernels that know the paged cache: rope_kv, attention and attn_combine.
 
-use super::common::Rng;
+use super::noise::Rng;
 use super::make::{ONE, bits, columns, group, matrix, poison, uniform_words, variant};
 use super::paged_cases::{Attention, RopeKv};
-use super::rig::{Case, NAN, POISON, bind, bind_at, bind_guarded};
-use tokstep::kernel::params;
-use tokstep::kernel::{Caps, Shader};
-use tokstep::model::rope::Rope;
-use tokstep::plan::Dim;
-use tokstep::plan::attend::attention_shader;
-use tokstep::plan::sizes::stride;
+use super::case::{Case, NAN, POISON, bind, bind_at, bind_guarded};
+use crate::kernel::params;
+use crate::kernel::{Caps, Shader};
+use crate::model::rope::Rope;
+use crate::plan::Dim;
+use crate::plan::attend::attention_shader;
+use crate::plan::sizes::stride;
 
 const PAGE_LEN: u32 = 64;
 /// f16 pairs that no kernel leaves behind, and that are not NaN.
@@ -92,7 +92,7 @@ pub fn rope_kv(caps: &Caps, p: &RopeKv, r: &mut Rng) -> Case {
         layer_shift: 2,
     };
     let grid = [Dim::Fixed(heads), columns(cols), ONE];
-    let mut shader = group(caps, "rope_kv", p.shared, 32);
+    let mut shader = group(caps, "rope_kv", p.shared, caps.group_lanes(32));
     shader.slots.push(caps.cache());
     case.step(shader, params, binds, grid);
     case
@@ -219,7 +219,7 @@ pub fn attention(caps: &Caps, p: &Attention, r: &mut Rng) -> Case {
     let shader = Shader {
         kernel: "attn_combine",
         slots: vec![],
-        overrides: vec![("WG", 32)],
+        overrides: vec![("WG", caps.lanes(32))],
     };
     case.step(
         shader,

@@ -1,13 +1,13 @@
 //! Weight matrices for kernel cases: random valid blocks in a GGUF made in memory, so that repacking,
 //! the shader's decoding and the twin's decoding of the file are all part of the test.
 
-use super::blocks;
-use super::common::Rng;
 use std::sync::Arc;
-use tokstep::gguf::Gguf;
-use tokstep::model::Matrix;
-use tokstep::model::matrix::SharedMatrix;
-use tokstep::quant::{self, QuantType};
+
+use super::noise::Rng;
+use crate::gguf::Gguf;
+use crate::model::Matrix;
+use crate::model::matrix::SharedMatrix;
+use crate::quant::{self, QuantType};
 
 /// The weight type of that name.
 pub fn ty(name: &str) -> &'static QuantType {
@@ -34,12 +34,11 @@ pub fn matrix(
     };
     for _ in 0..rows * k / t.block {
         let at = data.len();
-        match t.name {
-            "F32" => data.extend(r.signed().to_le_bytes()),
-            "BF16" => data.extend(&r.signed().to_le_bytes()[2..]),
-            _ => data.extend((0..t.bytes).map(|_| r.next() as u8)),
+        data.extend((0..t.bytes).map(|_| r.next() as u8));
+        if t.halves.is_empty() {
+            (t.random)(&mut data[at..], 0.5);
         }
-        for i in blocks::floats(t.name).0 {
+        for i in t.halves {
             let bits = r.next() as u16;
             let e = if subnormal {
                 0

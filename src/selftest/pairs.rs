@@ -1,16 +1,16 @@
 //! Cases of `matvec2` and `matvec_rows2`: two matrices of different types times the same activations.
 
 use super::cases::{ROWS, lengths};
-use super::common::Rng;
+use super::noise::Rng;
 use super::make::{bits, matrix, uniform_words};
-use super::rig::{Case, NAN, POISON, bind, bind_guarded};
+use super::case::{Case, NAN, POISON, bind, bind_guarded};
 use super::weights;
-use tokstep::kernel::{Caps, params};
-use tokstep::plan::build::{mult_at, shard};
-use tokstep::plan::pair::pair;
-use tokstep::plan::product::{self, Cut, Ends, X};
-use tokstep::plan::sizes::stride;
-use tokstep::quant;
+use crate::kernel::{Caps, params};
+use crate::plan::build::{mult_at, shard};
+use crate::plan::pair::pair;
+use crate::plan::product::{self, Cut, Ends, X};
+use crate::plan::sizes::stride;
+use crate::quant;
 
 /// `out = [W1 x, gap, W2 x]`.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,8 @@ pub struct Pair {
     pub max_grid: u32,
     /// Columns outside the batch hold NaN instead of numbers.
     pub nan: bool,
+    /// Lanes of a workgroup; 0: as is usual.
+    pub lanes: u32,
 }
 
 /// Each type once as the first and once as the second of a pair, by turns in either kernel, which compile
@@ -68,35 +70,42 @@ pub fn pairs() -> Vec<Pair> {
             scale: i / 2 % 2 == 0,
             max_grid: 65535,
             nan: false,
+            lanes: 0,
         };
-        all.push(base);
-        let both = lengths(types[0]).iter().copied();
-        let both: Vec<usize> = both.filter(|k| lengths(types[1]).contains(k)).collect();
-        for (j, rows) in ROWS.into_iter().enumerate() {
-            all.push(Pair {
-                rows: [rows, ROWS[(3 * j + i) % ROWS.len()]],
-                k: both.get(j % both.len().max(1)).copied().unwrap_or(512),
-                n_cols: 1 + (j as u32 * 5) % columns,
-                gap: [0, 2, 7][j % 3],
-                nan: j % 2 == 1,
-                ..base
-            });
-        }
-        all.push(Pair {
-            rows: [259, 133],
-            max_grid: 3,
-            ..base
-        });
+        sweep(&mut all, base, i);
     }
     all
 }
 
+/// One pipeline over all numbers of rows, with row lengths, columns and gaps in turn; the `i`-th begins elsewhere.
+pub fn sweep(all: &mut Vec<Pair>, base: Pair, i: usize) {
+    all.push(base);
+    let both = lengths(base.types[0]).iter().copied();
+    let both: Vec<usize> = both.filter(|k| lengths(base.types[1]).contains(k)).collect();
+    for (j, rows) in ROWS.into_iter().enumerate() {
+        all.push(Pair {
+            rows: [rows, ROWS[(3 * j + i) % ROWS.len()]],
+            k: both.get(j % both.len().max(1)).copied().unwrap_or(512),
+            n_cols: 1 + (j as u32 * 5) % base.columns,
+            gap: [0, 2, 7][j % 3],
+            nan: j % 2 == 1,
+            ..base
+        });
+    }
+    all.push(Pair {
+        rows: [259, 133],
+        max_grid: 3,
+        ..base
+    });
+}
+
+/// A row as buffers and a step.
 pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
     let lanes = p.kernel == "matvec_rows2";
     let caps = Caps {
         software: lanes,
         subgroups: caps.subgroups && !p.shared,
-        max_grid: p.max_grid,
+        max_grid: p.max_grid.min(caps.max_grid),
         ..caps.clone()
     };
     let mut case = Case::new(format!("{p:?}"), p.n_cols, 1);
@@ -166,6 +175,7 @@ pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
             x => x,
         },
         lanes: match p.kernel {
+            _ if p.lanes > 0 => p.lanes,
             "matvec_rows2" => 8,
             _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
         },

@@ -2,15 +2,15 @@
 //! and nothing more: columns are zero from k to the end of the last block of 32, then NaN.
 
 use super::cases::{GetRows, Glu, Norm, Product};
-use super::common::Rng;
-use super::rig::{Case, NAN, POISON, bind, bind_guarded};
+use super::noise::Rng;
+use super::case::{Case, NAN, POISON, bind, bind_guarded};
 use super::weights;
-use tokstep::kernel::params::{self, Mode};
-use tokstep::kernel::{Caps, Shader};
-use tokstep::plan::Dim;
-use tokstep::plan::build::{mult_at, shard};
-use tokstep::plan::product::{self, Cut, X};
-use tokstep::plan::sizes::stride;
+use crate::kernel::params::{self, Mode};
+use crate::kernel::{Caps, Shader};
+use crate::plan::Dim;
+use crate::plan::build::{mult_at, shard};
+use crate::plan::product::{self, Cut, X};
+use crate::plan::sizes::stride;
 
 pub(super) const ONE: Dim = Dim::Fixed(1);
 
@@ -58,7 +58,7 @@ pub(super) fn uniform_words(uniform: bool) -> usize {
 
 pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     let caps = Caps {
-        max_grid: p.max_grid,
+        max_grid: p.max_grid.min(caps.max_grid),
         ..variant(caps, p.texture, p.shared)
     };
     let mut case = Case::new(format!("{p:?}"), p.n_cols, 1);
@@ -109,13 +109,15 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
             x => x,
         },
         lanes: match p.kernel {
+            _ if p.lanes > 0 => p.lanes,
             "matvec_rows" => 8,
             "matmul" => 128,
             _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
         },
         shared: !caps.subgroups,
     };
-    let part_rows = product::part_rows(&caps, cut).expect("subgroups of one size");
+    let part_rows = product::part_rows(&caps, cut).unwrap_or(0);
+    assert!(!sink || part_rows > 0, "subgroups of no certain size");
     let all_rows = p.out_row + p.rows as u32;
     let parts = if sink {
         all_rows.div_ceil(part_rows).div_ceil(4)
@@ -212,6 +214,7 @@ pub fn get_rows(caps: &Caps, p: &GetRows, r: &mut Rng) -> Case {
         scale: p.scale,
         parts: nb.div_ceil(4),
     };
+    let lanes = caps.lanes(32);
     let mut slots = vec![("quant", m.ty.shader), caps.weights()];
     let mut binds = vec![bind("w", w), bind("cols", batch), bind_guarded("out", out)];
     if p.norm {
@@ -228,13 +231,13 @@ pub fn get_rows(caps: &Caps, p: &GetRows, r: &mut Rng) -> Case {
     let shader = Shader {
         kernel: "get_rows",
         slots,
-        overrides: vec![("WG", 32)],
+        overrides: vec![("WG", lanes)],
     };
     case.step(
         shader,
         params,
         binds,
-        [Dim::Fixed(nb.div_ceil(32)), columns(64), ONE],
+        [Dim::Fixed(nb.div_ceil(lanes)), columns(64), ONE],
     );
     case
 }
@@ -283,7 +286,7 @@ pub fn norm(caps: &Caps, p: &Norm, r: &mut Rng) -> Case {
     case
 }
 
-pub fn glu(p: &Glu, r: &mut Rng) -> Case {
+pub fn glu(caps: &Caps, p: &Glu, r: &mut Rng) -> Case {
     let mut case = Case::new(format!("{p:?}"), p.cols, 1);
     let n = p.n as u32;
     let (x_stride, out_stride) = (stride(2 * n), stride(n));
@@ -299,12 +302,13 @@ pub fn glu(p: &Glu, r: &mut Rng) -> Case {
         out_stride,
         mode: p.mode as u32,
     };
+    let lanes = caps.lanes(64);
     let shader = Shader {
         kernel: "glu",
         slots: vec![],
-        overrides: vec![("WG", 64)],
+        overrides: vec![("WG", lanes)],
     };
-    let grid = [Dim::Fixed(n.div_ceil(64)), columns(p.cols), ONE];
+    let grid = [Dim::Fixed(n.div_ceil(lanes)), columns(p.cols), ONE];
     case.step(
         shader,
         params,
@@ -314,7 +318,7 @@ pub fn glu(p: &Glu, r: &mut Rng) -> Case {
     case
 }
 
-pub fn take_row((n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
+pub fn take_row(caps: &Caps, (n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
     let mut case = Case::new(format!("take_row {taken} of {cols}, {n} elements"), cols, 1);
     let s = stride(n as u32);
     let x = matrix(cols, s, n, NAN, |_, _| bits(r.signed()));
@@ -325,10 +329,11 @@ pub fn take_row((n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
         n: n as u32,
         stride: s,
     };
+    let lanes = caps.lanes(64);
     let shader = Shader {
         kernel: "take_row",
         slots: vec![],
-        overrides: vec![("WG", 64)],
+        overrides: vec![("WG", lanes)],
     };
     let binds = vec![
         bind_guarded("x", x),
@@ -339,7 +344,7 @@ pub fn take_row((n, cols, taken): (usize, u32, u32), r: &mut Rng) -> Case {
         shader,
         params,
         binds,
-        [Dim::Fixed((n as u32).div_ceil(64)), ONE, ONE],
+        [Dim::Fixed((n as u32).div_ceil(lanes)), ONE, ONE],
     );
     case
 }

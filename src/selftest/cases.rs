@@ -2,9 +2,9 @@
 //! tiles. Plain data; `make.rs` turns a row into buffers and steps. Neighbouring rows share a
 //! pipeline: the number of pipelines, not of rows, is what a cold run takes long for.
 
-use tokstep::kernel::params::Mode;
-use tokstep::plan::product::{Ends, X};
-use tokstep::quant;
+use crate::kernel::params::Mode;
+use crate::plan::product::{Ends, X};
+use crate::quant;
 
 /// `out = epilogue(W x)`: `matvec`, `matvec_rows`, `matmul` (two matrices: see `pairs.rs`).
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,12 @@ pub struct Product {
     pub nan: bool,
     /// The root of a norm before, the start of a norm behind (which adds, whatever the mode).
     pub ends: Ends,
+    /// Lanes of a workgroup; 0: as is usual.
+    pub lanes: u32,
 }
 
-const PRODUCT: Product = Product {
+/// A product with nothing special.
+pub const PRODUCT: Product = Product {
     kernel: "matvec",
     ty: "Q4_1",
     columns: 1,
@@ -58,8 +61,10 @@ const PRODUCT: Product = Product {
         scale: false,
         sink: false,
     },
+    lanes: 0,
 };
 
+/// Row counts that do not fit workgroups.
 pub const ROWS: [usize; 7] = [1, 2, 3, 31, 33, 65, 129];
 const MODES: [(Mode, f32); 5] = [
     (Mode::Store, 0.0),
@@ -74,7 +79,7 @@ pub fn lengths(ty: &str) -> &'static [usize] {
     let t = quant::ALL
         .iter()
         .find(|t| t.name == ty)
-        .expect("a weight type");
+        .unwrap_or_else(|| panic!("no weight type {ty}"));
     match t.block {
         1 => &[20, 31, 32, 33, 64, 288],
         32 => &[32, 64, 96, 288, 544],
@@ -83,7 +88,7 @@ pub fn lengths(ty: &str) -> &'static [usize] {
 }
 
 /// One pipeline over all numbers of rows, with row lengths, epilogues and columns in turn.
-fn sweep(all: &mut Vec<Product>, base: Product) {
+pub fn sweep(all: &mut Vec<Product>, base: Product) {
     let most = if base.kernel == "matmul" {
         40
     } else {

@@ -1,75 +1,24 @@
 //! Every kernel on a device against its CPU twin, over the case table; and errors planted on the
 //! device's side, which must be found.
 
-#[path = "../common/blocks.rs"]
-mod blocks;
-mod cases;
-#[path = "../common/mod.rs"]
 mod common;
-mod make;
-mod paged;
-mod paged_cases;
-mod pairs;
-mod rig;
-mod weights;
 
-use common::{Rng, gpu_trial};
-use rig::{Case, GUARD, run};
+use common::gpu_trial;
 use std::sync::Arc;
 use tokstep::gpu::Gpu;
 use tokstep::plan::Init;
-
-/// All rows of one table as cases, each with noise of its own.
-fn all<T>(rows: impl IntoIterator<Item = T>, make: impl Fn(&T, &mut Rng) -> Case) -> Vec<Case> {
-    let numbered = rows.into_iter().enumerate();
-    numbered
-        .map(|(i, row)| make(&row, &mut Rng(0x9e37_79b9_7f4a_7c15 ^ (i as u64) << 17)))
-        .collect()
-}
+use tokstep::selftest::case::GUARD;
+use tokstep::selftest::{Case, PARTS, cases_of, run, weights};
 
 fn open() -> Arc<Gpu> {
     Gpu::open(common::device().as_deref()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The cases of a part of the table.
-fn cases_of(name: &str, gpu: &Gpu) -> Vec<Case> {
-    let caps = &gpu.caps;
-    match name {
-        "get_rows" => all(cases::get_rows(), |p, r| make::get_rows(caps, p, r)),
-        "norms" => all(cases::norms(), |p, r| make::norm(caps, p, r)),
-        "glu" => all(cases::glus(), make::glu),
-        "peak_fma" => all(cases::PEAK_FMAS, |p, r| make::peak_fma(*p, r)),
-        "take_row" => all(cases::TAKE_ROWS, |p, r| make::take_row(*p, r)),
-        "rope_kv" => all(paged_cases::rope_kvs(), |p, r| paged::rope_kv(caps, p, r)),
-        "attention" => all(paged_cases::attentions(), |p, r| {
-            paged::attention(caps, p, r)
-        }),
-        "pairs" => all(pairs::pairs(), |p, r| pairs::case(caps, p, r)),
-        kernel => {
-            let of_kernel = cases::products().into_iter().filter(|p| p.kernel == kernel);
-            all(of_kernel, |p, r| make::product(caps, p, r))
-        }
-    }
-}
-
-const PARTS: [&str; 11] = [
-    "get_rows",
-    "matvec",
-    "matvec_rows",
-    "matmul",
-    "pairs",
-    "norms",
-    "glu",
-    "take_row",
-    "rope_kv",
-    "attention",
-    "peak_fma",
-];
-
 fn check(name: &str) {
     let gpu = open();
-    let cases = cases_of(name, &gpu);
-    let failed: Vec<String> = run(&gpu, &cases, &cases).concat();
+    let cases = cases_of(name, &gpu.caps);
+    let failed = run(&gpu, &cases, &cases, 1).unwrap_or_else(|e| panic!("{e}"));
+    let failed: Vec<String> = failed.concat().iter().map(ToString::to_string).collect();
     let pipelines = gpu.counts.snapshot()[2];
     println!(
         "{name}: {} cases on {pipelines} pipelines of {}",
@@ -161,7 +110,7 @@ fn planted_errors_are_found() {
     let gpu = open();
     let (mut right, mut wrong, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for (kernel, parameter) in PARAMETERS {
-        let all = PARTS.iter().flat_map(|p| cases_of(p, &gpu));
+        let all = PARTS.iter().flat_map(|p| cases_of(p, &gpu.caps));
         let has = |c: &Case| c.steps.iter().position(|s| s.shader.kernel == kernel);
         // Quants and several columns, so that every planted error is one.
         let suits = |c: &Case| !c.label.contains("\"F32\"") && c.batch.cols > 1;
@@ -175,7 +124,7 @@ fn planted_errors_are_found() {
             wrong.push(bad);
         }
     }
-    let found = run(&gpu, &wrong, &right);
+    let found = run(&gpu, &wrong, &right, 1).unwrap_or_else(|e| panic!("{e}"));
     let missed: Vec<&String> = names
         .iter()
         .zip(&found)

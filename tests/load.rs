@@ -33,7 +33,7 @@ fn every_shader_is_compiled_once_and_progress_reaches_its_end() {
         .into_iter()
         .flat_map(|p| p.steps())
         .collect();
-    let distinct: HashSet<_> = all.iter().map(|s| &s.shader).collect();
+    let distinct: HashSet<_> = all.iter().map(|s| s.shader.clone()).collect();
     assert_eq!(e.counts()[2], distinct.len() as u64, "pipelines");
     assert_eq!(weights.0, weights.1, "bytes");
     assert_eq!(steps, (all.len() as u32, all.len() as u32), "steps");
@@ -42,8 +42,7 @@ fn every_shader_is_compiled_once_and_progress_reaches_its_end() {
         assert!(ms > 0.0 && ms <= e.info().load_ms, "{load:?}");
     }
     assert!(load.device.compile_ms > 0.0, "{load:?}");
-    let of = |s: &tokstep::plan::Step| s.shader.clone();
-    let more: HashSet<_> = p.logits.steps().map(of).collect();
+    let more: HashSet<_> = p.logits.steps().map(|s| s.shader.clone()).collect();
     let all = (distinct.len() + more.len()) as u64;
     drop(scheduler);
     // Those for the logits of every token come with the first use, once.

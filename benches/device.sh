@@ -77,7 +77,7 @@ if [ -z "$tokstep" ]; then
 fi
 if [ -z "$checks" ]; then
     say "building the self-checks"
-    # cargo prints `Executable tests/kernels/main.rs (target/debug/deps/kernels-...)`.
+    # cargo prints `Executable tests/kernels.rs (target/debug/deps/kernels-...)`.
     built=$(cargo test --locked --test kernels --no-run 2>&1) || fail "the checks do not build: $built"
     checks=$(printf '%s\n' "$built" | sed -n 's/^ *Executable .*(\(.*\))$/\1/p' | tail -1)
 fi

@@ -421,6 +421,22 @@ pub enum Error {
     )]
     NotFinite { position: usize, verified: bool },
     #[error(
+        "no variant of kernel {kernel} computes right numbers on {device} ({evidence}); update the driver, or \
+         pick another adapter with --device; `tokstep verify` tests this one again"
+    )]
+    NoVariant {
+        kernel: String,
+        device: String,
+        evidence: String,
+    },
+    #[error(
+        "{variants} kernel variants compute wrong numbers on {device}; they are in quarantine and will not be \
+         used there (tell the driver's makers)"
+    )]
+    WrongVariants { variants: usize, device: String },
+    #[error("the fault to plant, {text:?}: {reason}")]
+    Fault { text: String, reason: String },
+    #[error(
         "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}"
     )]
     Verify {

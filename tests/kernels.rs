@@ -65,7 +65,8 @@ fn plant(case: &Case, step: usize, parameter: &str) -> Vec<(String, Case)> {
         .expect("a field");
     less.steps[step].params[4 * at] -= 1;
     all.push((format!("{parameter} less one"), less));
-    for (_, name, id) in case.written() {
+    for w in case.written() {
+        let (name, id) = (w.name, w.buf);
         for (place, from_end) in [("before", false), ("behind", true)] {
             let mut hit = case.clone();
             let at = |v: &Vec<u32>| if from_end { v.len() - 1 } else { GUARD - 1 };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use expect_test::expect_file;
 use naga::AddressSpace;
 use tokstep::gguf::Gguf;
+use tokstep::kernel::choose::LEVERS;
 use tokstep::kernel::params::MatVec;
 use tokstep::kernel::{Caps, Shader};
 use tokstep::model::Model;
@@ -104,6 +105,36 @@ fn decode_plans_are_as_kept() {
             expect_file![format!("cases/plan/{name}.{device}.txt")].assert_eq(&p.show(&p.decode));
         }
     }
+}
+
+/// What a plan uses can be tested before it is used, whatever a device must do without.
+#[test]
+fn every_variant_has_cases() {
+    let mut known = BTreeSet::new();
+    for path in models() {
+        let m = model(&path);
+        for caps in [software(), gpu(), plain_gpu()] {
+            let levers = LEVERS.iter().map(|l| l.1);
+            for lever in std::iter::once(None).chain(levers.map(Some)) {
+                let mut other = caps.clone();
+                if let Some(lever) = lever {
+                    lever(&mut other);
+                }
+                for slots in [1, 3] {
+                    for step in steps(&build(&m, &other, slots)) {
+                        if !known.insert((caps.software, caps.subgroups, step.shader.clone())) {
+                            continue;
+                        }
+                        // The device's own caps: a proof does not know what the plan avoids.
+                        let cases = tokstep::selftest::for_shader(&caps, &step.shader);
+                        let what = format!("{}: {}", path.display(), step.shader);
+                        assert!(!cases.is_empty(), "no case: {what}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(known.len() > 100, "{}", known.len());
 }
 
 /// Steps of a decode step by layer.

@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::{Rng, gpu_trial};
+use common::gpu_trial;
 use tokstep::gpu::{Gpu, GpuProgram};
 use tokstep::kernel::params::{LogitsPart, Penalize, Sample, Slot};
 use tokstep::kernel::{Caps, Shader};
 use tokstep::plan::{Batch, Bind, Buffer, Dim, Init, Io, Plan, Pool, Program, Sizes, Step, Which};
 use tokstep::reference::{Binds, Data, twin};
+use tokstep::selftest::noise::Rng;
 
 const NAMES: [&str; 7] = ["logits", "part", "rows", "slots", "cols", "history", "ring"];
 const HIST: u32 = 64;

@@ -3,7 +3,8 @@
 use super::out;
 use clap::Args;
 use tokstep::Result;
-use tokstep::gpu;
+use tokstep::engine::Quarantine;
+use tokstep::{gpu, models};
 
 /// Show every adapter with its limits and features, and which one is picked and why
 #[derive(Args)]
@@ -31,6 +32,10 @@ pub fn run(args: &DevicesArgs) -> Result<()> {
             row(name, &value.to_string())?;
         }
         row("features", &a.features.join(" "))?;
+        let dir = models::proofs_dir().ok();
+        for c in Quarantine::of(dir.as_deref(), &a.name, &a.driver, &a.backend).all() {
+            row("in quarantine", &c.to_string())?;
+        }
     }
     Ok(())
 }

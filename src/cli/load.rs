@@ -18,23 +18,49 @@ pub struct ModelArgs {
     #[arg(long, env = "TOKSTEP_DEVICE")]
     pub device: Option<String>,
     #[command(flatten)]
-    pub tune: TuneArgs,
+    pub kernels: KernelArgs,
 }
 
-/// Whether products are tuned.
-#[derive(Args, Clone, Copy)]
-pub struct TuneArgs {
+/// Which kernels are used.
+#[derive(Args, Clone)]
+pub struct KernelArgs {
     /// Take the usual kernels, and neither measure nor look up which are fastest on this device
     #[arg(long)]
     no_tune: bool,
+    /// Do not test kernels before their first use on this device, and use those, too, that failed before
+    #[arg(long)]
+    no_self_test: bool,
+    #[command(flatten)]
+    pub fault: FaultArg,
 }
 
-impl TuneArgs {
-    /// What a first load measures is kept for the next; where nothing can be kept, nothing is measured.
-    pub fn tuning(self) -> Tune {
-        match self.no_tune {
+/// To test the tests.
+#[derive(Args, Clone)]
+pub struct FaultArg {
+    /// Let kernel variants whose names have this in them compute wrong numbers (/K: in one of K dispatches)
+    #[arg(long, value_name = "PATTERN[/K]", hide = true, value_parser = fault)]
+    pub fault: Option<String>,
+}
+
+fn fault(text: &str) -> Result<String, String> {
+    text.parse::<tokstep::gpu::Fault>()?;
+    Ok(text.into())
+}
+
+impl KernelArgs {
+    /// `options` with what these flags say.
+    pub fn put(&self, options: EngineOptions) -> EngineOptions {
+        // Without a home folder nothing is kept, which only costs time; and then nothing is measured.
+        let tuning = match self.no_tune {
             true => Tune::Off,
             false => models::tuning_dir().map_or(Tune::Off, Tune::OnHardware),
+        };
+        EngineOptions {
+            cache: models::pipelines_dir().ok(),
+            proofs: models::proofs_dir().ok().filter(|_| !self.no_self_test),
+            fault: self.fault.fault.clone(),
+            tuning,
+            ..options
         }
     }
 }
@@ -54,13 +80,10 @@ pub fn path(model: &str) -> Result<PathBuf> {
 
 /// Loads the model of `args`.
 pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
-    let options = EngineOptions {
+    let options = args.kernels.put(EngineOptions {
         device: args.device.clone(),
-        // Without a home folder nothing is kept, which only costs time.
-        cache: models::pipelines_dir().ok(),
-        tuning: args.tune.tuning(),
         ..options
-    };
+    });
     let path = path(&args.model)?;
     under_bars(|progress| Engine::load(&path, &options, progress))
 }
@@ -73,6 +96,7 @@ pub fn under_bars(
     let mut weights_left = true;
     let engine = load(&mut |stage| {
         let (what, done, total) = match stage {
+            LoadStage::Proofs { done, total } => ("testing kernels", done.into(), total.into()),
             LoadStage::Tuning { done, total } => ("tuning", done.into(), total.into()),
             LoadStage::Weights { done, total } => ("weights", done, total),
             LoadStage::Pipelines { done, total } => ("pipelines", done.into(), total.into()),
@@ -81,15 +105,13 @@ pub fn under_bars(
         match stage {
             LoadStage::Weights { done, total } => weights_left = done < total,
             LoadStage::Pipelines { .. } if weights_left => return,
-            LoadStage::Tuning { .. } | LoadStage::Pipelines { .. } => (),
+            _ => (),
         }
         if bar.as_ref().is_none_or(|b| b.message() != what) {
             bar.take().inspect(|b| b.finish_and_clear());
             bar = Some(match stage {
                 LoadStage::Weights { .. } => progress::bytes(what, total),
-                LoadStage::Tuning { .. } | LoadStage::Pipelines { .. } => {
-                    progress::count(what, total)
-                }
+                _ => progress::count(what, total),
             });
         }
         bar.as_ref().inspect(|b| b.set_position(done));
@@ -118,6 +140,14 @@ pub fn under_bars(
     }
     for cut in &info.tuned {
         tracing::info!("tuned: {cut}");
+    }
+    if !info.without.is_empty() {
+        tracing::warn!(
+            "{} kernel variants are in quarantine on {} (`tokstep devices` lists them); done without them: {}",
+            info.quarantined.len(),
+            info.device,
+            info.without.join(", ")
+        );
     }
     if info.context > info.model_context {
         tracing::warn!(

@@ -19,6 +19,7 @@ mod stats;
 mod synthetic;
 mod text;
 mod tune;
+mod verify;
 
 use clap::{Args, Parser, Subcommand};
 use tokstep::Result;
@@ -66,6 +67,7 @@ pub enum Command {
     Template(text::TemplateArgs),
     Pull(pull::PullArgs),
     Tune(tune::TuneArgs),
+    Verify(verify::VerifyArgs),
 }
 
 impl Command {
@@ -82,6 +84,7 @@ impl Command {
             Command::Template(args) => text::template(&args),
             Command::Pull(args) => pull::run(&args),
             Command::Tune(args) => tune::run(&args),
+            Command::Verify(args) => verify::run(&args),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `--synthetic` and `--gguf-out`: a model that exists by shape only, in the place of a file.
 
-use super::load::{self, ModelArgs, TuneArgs};
+use super::load::{self, KernelArgs, ModelArgs};
 use super::{out, progress};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use tokstep::engine::{Engine, EngineOptions};
-use tokstep::{Result, models, synth};
+use tokstep::{Result, synth};
 
 /// A model from a file or one made up, and on which device.
 #[derive(Args)]
@@ -24,7 +24,7 @@ pub struct SourceArgs {
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
     #[command(flatten)]
-    tune: TuneArgs,
+    kernels: KernelArgs,
 }
 
 /// What `--synthetic` takes.
@@ -76,24 +76,19 @@ impl SourceArgs {
 
     /// Loads the model.
     pub fn engine(&self, options: EngineOptions) -> Result<Engine> {
-        let (device, tune) = (self.device.clone(), self.tune);
+        let device = self.device.clone();
         let Some(wish) = &self.synthetic else {
             let model = self.name();
+            let kernels = self.kernels.clone();
             let args = ModelArgs {
                 model,
                 device,
-                tune,
+                kernels,
             };
             return load::engine(&args, options);
         };
         let gguf = synth::open(wish)?;
-        let tuning = tune.tuning();
-        let options = EngineOptions {
-            device,
-            tuning,
-            cache: models::pipelines_dir().ok(),
-            ..options
-        };
+        let options = self.kernels.put(EngineOptions { device, ..options });
         load::under_bars(|progress| Engine::load_gguf(&gguf, &options, progress))
     }
 }

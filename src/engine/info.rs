@@ -1,5 +1,6 @@
 //! What a loaded engine can say of itself, and what a context costs.
 
+use super::quarantine::Caught;
 use super::roofline::Work;
 use crate::gguf::Gguf;
 use crate::gpu::{Gpu, LoadTimes};
@@ -49,6 +50,10 @@ pub struct EngineInfo {
     pub tune_ms: f64,
     /// Each shape whose products are cut in another way than is usual, and how.
     pub tuned: Vec<String>,
+    /// Kernel variants that were caught computing wrong numbers on this device.
+    pub quarantined: Vec<Caught>,
+    /// What the plan does without because of them.
+    pub without: Vec<&'static str>,
 }
 
 /// Milliseconds of the parts of a load. Parts run side by side, so they add up to more than the whole.
@@ -139,5 +144,7 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         load: Load::default(),
         tune_ms: 0.0,
         tuned: Vec::new(),
+        quarantined: Vec::new(),
+        without: Vec::new(),
     }
 }

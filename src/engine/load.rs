@@ -9,15 +9,18 @@ use std::time::Instant;
 use super::generate::GenerateOptions;
 use super::info::{self, EngineInfo, Memory};
 use super::kernels;
+use super::prove::{Proven, Verified, prove, verify};
+use super::quarantine::Quarantine;
 use super::scheduler::Scheduler;
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, GpuProgram, HostTimes, Loading, StepTime};
+use crate::gpu::{Fault, Gpu, GpuProgram, HostTimes, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
 use crate::plan::{self, Program, Sizes};
+use crate::selftest::PARTS;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 
@@ -38,6 +41,11 @@ pub struct EngineOptions {
     pub verify: bool,
     /// Folder in which compiled pipelines are kept for the next load; `None`: they are not kept.
     pub cache: Option<PathBuf>,
+    /// Folder in which is kept which kernel variants are right on which device. Those of which nothing is known
+    /// are tested before they are used, those that failed are not used; `None`: neither.
+    pub proofs: Option<PathBuf>,
+    /// A variant that is to give wrong numbers, as [`Fault`](crate::gpu::Fault) reads it: to test all this.
+    pub fault: Option<String>,
     /// Whether products are cut as measurement found best.
     pub tuning: Tune,
     /// Changes what the engine believes of the device, to try other kernel variants.
@@ -54,6 +62,8 @@ impl Default for EngineOptions {
             prefill_chunk: None,
             verify: false,
             cache: None,
+            proofs: None,
+            fault: None,
             tuning: Tune::Off,
             adjust: None,
         }
@@ -64,6 +74,8 @@ impl Default for EngineOptions {
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum LoadStage {
+    /// Kernel variants tested before their first use on this device; at most a few seconds.
+    Proofs { done: u32, total: u32 },
     /// Shapes of products measured; at most a few seconds, and only on a first load.
     Tuning { done: u32, total: u32 },
     /// Bytes of weights repacked and uploaded.
@@ -168,6 +180,33 @@ impl Engine {
                 progress(LoadStage::Tuning { done, total });
             },
         )
+    }
+
+    /// Runs every kernel variant that the device of `o` could use against the CPU twins, over the whole case
+    /// table, `repeat` times; keeps what was found in `o.proofs`. `go_on(part, done, total)` is asked before
+    /// each part of the table.
+    pub fn verify_device(
+        o: &EngineOptions,
+        repeat: u32,
+        go_on: &mut dyn FnMut(&'static str, usize, usize) -> bool,
+    ) -> Result<Verified> {
+        Engine::verify_device_parts(o, &PARTS, repeat, go_on)
+    }
+
+    /// The same over some parts of the table.
+    pub fn verify_device_parts(
+        o: &EngineOptions,
+        parts: &[&'static str],
+        repeat: u32,
+        go_on: &mut dyn FnMut(&'static str, usize, usize) -> bool,
+    ) -> Result<Verified> {
+        let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
+        if let (Some(text), Some(gpu)) = (&o.fault, Arc::get_mut(&mut gpu)) {
+            gpu.fault = Some(fault(text)?);
+        }
+        let dir = o.proofs.as_deref();
+        let mut known = Quarantine::of(dir, &gpu.name, &gpu.driver, &gpu.backend);
+        verify(&gpu, parts, repeat, &mut known, go_on)
     }
 
     /// The model's tokenizer.
@@ -278,13 +317,29 @@ fn on_device(
     start: Instant,
     progress: &mut dyn FnMut(LoadStage),
 ) -> Result<(Arc<Gpu>, Scheduler, EngineInfo)> {
-    let (gpu, program) = open(model, o)?;
+    let (mut gpu, program) = open(model, o)?;
     let (tuning, tuned) = tune::tuning(&gpu, model, &program, &o.tuning, &mut |n, of| {
         let (done, total) = (n as u32, of as u32);
         progress(LoadStage::Tuning { done, total });
     });
-    let program = plan::build_tuned(model, &gpu.caps, program.sizes, &tuning);
+    let sizes = program.sizes;
+    let program = plan::build_tuned(model, &gpu.caps, sizes, &tuning);
+    let mut proven = Proven::without_proof(program);
+    if let Some(dir) = &o.proofs {
+        let mut known = Quarantine::of(Some(dir), &gpu.name, &gpu.driver, &gpu.backend);
+        let build = |caps: &Caps| {
+            let sizes = Sizes::fit(&model.hyper, caps, again(sizes))?;
+            Ok(plan::build(model, caps, sizes))
+        };
+        proven = prove(&mut gpu, proven.program, &build, &mut known, &mut |done, total| {
+            progress(LoadStage::Proofs { done, total });
+        })?;
+        proven.quarantined = known.all();
+    }
+    let program = proven.program;
     let mut info = info::describe(gguf, model, &gpu, &program);
+    info.quarantined = proven.quarantined;
+    info.without = proven.levers;
     info.tune_ms = tuned.ms;
     info.tuned = tune::changes(&gpu.caps, &tuning);
     info.load.open_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -305,11 +360,23 @@ fn on_device(
     Ok((gpu, scheduler, info))
 }
 
+/// The wish for what is there already.
+fn again(s: Sizes) -> Wish {
+    Wish {
+        context: Some(s.context),
+        slots: s.slots,
+        chunk: Some(s.chunk),
+    }
+}
+
 /// The device and the program that options ask for, not tuned.
 fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
     let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
     if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
         adjust(&mut gpu.caps);
+    }
+    if let (Some(text), Some(gpu)) = (&o.fault, Arc::get_mut(&mut gpu)) {
+        gpu.fault = Some(fault(text)?);
     }
     let wish = Wish {
         context: o.context,
@@ -318,6 +385,13 @@ fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
     };
     let program = fitting(model, &gpu.caps, gpu.memory, wish)?;
     Ok((gpu, program))
+}
+
+fn fault(text: &str) -> Result<Fault> {
+    text.parse().map_err(|reason| Error::Fault {
+        text: text.into(),
+        reason,
+    })
 }
 
 /// The program for a wish. A context that nobody asked for is halved until all fits into `memory`

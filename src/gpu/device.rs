@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::cache::Cache;
+use super::fault::Fault;
 use super::host::{HostClock, Moment};
 use super::{Commands, adapters};
 use crate::kernel::Caps;
@@ -72,6 +73,8 @@ pub struct Gpu {
     pub counts: Counts,
     /// What the host spends on it.
     pub host: HostClock,
+    /// A variant that is to give wrong numbers.
+    pub fault: Option<Fault>,
 }
 
 impl Gpu {
@@ -138,6 +141,7 @@ impl Gpu {
             max_buffer: limits.max_buffer_size,
             counts: Counts::default(),
             host: HostClock::default(),
+            fault: None,
         }))
     }
 

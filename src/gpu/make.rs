@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 use rayon::prelude::*;
 
 use super::device::{Gpu, add};
+use super::fault;
 use super::pipelines::{Pipeline, Pipelines};
 use super::program::{GpuPlan, GpuStep, Resource, layers_view};
 use super::upload::Event;
@@ -139,6 +140,7 @@ impl<'a> Maker<'a> {
             pipeline: pipelines[number].pipeline.clone(),
             number,
             groups: groups.collect::<Result<Vec<_>>>()?,
+            spoil: fault::spoil(self.gpu, step, self.resources)?,
         })
     }
 

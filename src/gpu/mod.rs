@@ -5,6 +5,7 @@ pub mod adapters;
 mod cache;
 mod copy;
 mod device;
+mod fault;
 mod host;
 mod make;
 mod memory;
@@ -20,6 +21,7 @@ mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
 pub use device::{Counts, Gpu};
+pub use fault::Fault;
 pub use host::{HostClock, HostTimes, Spent};
 pub use profile::StepTime;
 pub use program::{GpuProgram, LoadTimes, Loading};

@@ -58,7 +58,8 @@ impl std::ops::Index<usize> for Pipelines {
     }
 }
 
-fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
+/// One pipeline.
+pub fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
     let source = shader.compose();
     let fail = |line: usize, message: String| {
         let (file, line) = source.origin(line);

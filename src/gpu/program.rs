@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::device::{Gpu, add};
+use super::fault::Spoil;
 use super::host::Moment;
 use super::make::{Maker, rungs};
 use super::repeat;
@@ -46,6 +47,8 @@ pub struct GpuStep {
     pub number: usize,
     /// One bind group; as many as there are [`rungs`] where it binds the KV cache.
     pub groups: Vec<wgpu::BindGroup>,
+    /// A planted fault.
+    pub spoil: Option<Spoil>,
 }
 
 /// The steps of a plan.
@@ -235,6 +238,19 @@ impl GpuProgram {
         self.rung.load(Ordering::Relaxed)
     }
 
+    /// Spoils what a step has just written, where a fault is planted and its turn has come.
+    fn spoil(&self, pass: &mut wgpu::ComputePass<'_>, made: &GpuStep) -> bool {
+        let (Some(spoil), Some(fault)) = (&made.spoil, &self.gpu.fault) else {
+            return false;
+        };
+        if fault.strikes() {
+            pass.set_pipeline(&spoil.pipeline);
+            pass.set_bind_group(0, &spoil.group, &[]);
+            pass.dispatch_workgroups(1, 1, 1);
+        }
+        true
+    }
+
     fn group<'a>(&self, made: &'a GpuStep) -> &'a wgpu::BindGroup {
         &made.groups[self.rung().min(made.groups.len() - 1)]
     }
@@ -292,6 +308,9 @@ impl GpuProgram {
                 pass.set_bind_group(0, self.group(made), &[]);
                 pass.dispatch_workgroups(x, y, z);
                 dispatches += 1;
+                if self.spoil(&mut pass, made) {
+                    set = usize::MAX;
+                }
             }
         }
         drop(pass);
@@ -331,6 +350,7 @@ impl GpuProgram {
         pass.set_pipeline(&made.pipeline);
         pass.set_bind_group(0, self.group(made), &[]);
         pass.dispatch_workgroups(x, y, z);
+        self.spoil(&mut pass, made);
         drop(pass);
         add(&self.gpu.counts.dispatches, 1);
         true

@@ -152,6 +152,7 @@ files![
     "penalize.wgsl",
     "sample.wgsl",
     "peak_fma.wgsl",
+    "spoil.wgsl",
     "slots/weights_storage.wgsl",
     "slots/weights_texture.wgsl",
     "slots/x_storage.wgsl",

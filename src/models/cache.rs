@@ -36,6 +36,15 @@ pub fn tuning_dir() -> Result<PathBuf> {
     dir("tuning", "tuning")
 }
 
+/// Where is kept which kernel variants are right on which device: `proofs` in `$TOKSTEP_CACHE`, else
+/// `tokstep/proofs` in the user's cache folder. Not created here.
+///
+/// # Errors
+/// [`Error::NoCacheDir`] when there is no home folder.
+pub fn proofs_dir() -> Result<PathBuf> {
+    dir("proofs", "proofs")
+}
+
 /// A folder of ours in the user's cache, or one in the folder that the user named for all.
 fn dir(ours: &str, named: &str) -> Result<PathBuf> {
     match std::env::var_os("TOKSTEP_CACHE") {

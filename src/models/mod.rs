@@ -13,7 +13,7 @@ mod pip;
 use crate::{Error, Result};
 use std::path::{Path, PathBuf};
 
-pub use cache::{cache_dir, pipelines_dir, sha256, tuning_dir};
+pub use cache::{cache_dir, pipelines_dir, proofs_dir, sha256, tuning_dir};
 pub use fetch::{Event, Sources, fetch, fetch_into};
 
 /// One model that can be fetched by name.

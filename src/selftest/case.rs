@@ -102,19 +102,34 @@ impl Case {
             .push(Step::new(label, shader, params, binds, grid));
     }
 
-    /// Buffers that any step writes: (number of the first step that does, binding, buffer), in the order of steps.
-    pub fn written(&self) -> Vec<(usize, &'static str, BufId)> {
-        let mut all: Vec<(_, _, BufId)> = Vec::new();
+    /// Buffers that any step writes, in the order of steps.
+    pub fn written(&self) -> Vec<Written> {
+        let mut all: Vec<Written> = Vec::new();
         for (i, step) in self.steps.iter().enumerate() {
-            for b in &step.binds {
-                if step.kernel().writes.contains(&b.name) && all.iter().all(|(.., id)| *id != b.buf)
-                {
-                    all.push((i, b.name, b.buf));
+            let writes = step.kernel().writes;
+            for b in step.binds.iter().filter(|b| writes.contains(&b.name)) {
+                match all.iter_mut().find(|w| w.buf == b.buf) {
+                    Some(w) => w.last = i,
+                    None => all.push(Written {
+                        name: b.name,
+                        buf: b.buf,
+                        last: i,
+                    }),
                 }
             }
         }
         all
     }
+}
+
+/// A buffer that steps of a case write.
+pub struct Written {
+    /// What it is bound to.
+    pub name: &'static str,
+    /// Which it is.
+    pub buf: BufId,
+    /// The last step that writes it.
+    pub last: usize,
 }
 
 /// A whole buffer bound.

@@ -114,5 +114,3 @@ fn needing(
         .with_kind(kind)
         .with_ignored_flag(ignored)
 }
-
-pub use tokstep::selftest::noise::Rng;

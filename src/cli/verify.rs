@@ -1,0 +1,202 @@
+//! `tokstep verify`: does this device compute what it should? What does not goes into quarantine.
+
+use std::time::Instant;
+
+use super::{interrupt, load, out, progress};
+use clap::Args;
+use serde_json::json;
+use tokstep::engine::{Caught, Engine, EngineOptions, GenerateOptions, Quarantine, Verified};
+use tokstep::{Error, Result, models};
+
+/// Test every kernel on a device against the CPU, and keep what is wrong out of use
+///
+/// Every variant of every kernel that the device could use runs many cases of odd sizes, again and again, since
+/// some drivers err only now and then. A variant that gives a wrong number once is put into quarantine: it is
+/// not used on this device any more, until the driver or Tokstep changes, or --forget. With a model, each step of
+/// its plans is compared too, on its own weights.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  tokstep verify
+  tokstep verify --repeat 100 --json
+  tokstep verify -m model.gguf")]
+pub struct VerifyArgs {
+    /// Adapter to test: its number or a part of its name, as `tokstep devices` shows them
+    #[arg(long, env = "TOKSTEP_DEVICE")]
+    device: Option<String>,
+    /// Also compare each step of this model: path of a GGUF file, or a known name
+    #[arg(short, long, value_parser = load::not_empty())]
+    model: Option<String>,
+    /// How often each case is run
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    repeat: u32,
+    /// Take everything out of quarantine first
+    #[arg(long)]
+    forget: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    fault: load::FaultArg,
+}
+
+pub fn run(args: &VerifyArgs) -> Result<()> {
+    let start = Instant::now();
+    let options = EngineOptions {
+        device: args.device.clone(),
+        cache: models::pipelines_dir().ok(),
+        proofs: models::proofs_dir().ok(),
+        fault: args.fault.fault.clone(),
+        ..EngineOptions::default()
+    };
+    if args.forget {
+        quarantine(&options)?.forget();
+    }
+    interrupt::arm();
+    let bar = progress::count("testing kernels", 0);
+    let verified = Engine::verify_device(&options, args.repeat, &mut |part, i, n| {
+        bar.set_length(n as u64);
+        bar.set_position(i as u64);
+        bar.set_message(part);
+        !interrupt::pressed()
+    });
+    bar.finish_and_clear();
+    let mut verified = verified?;
+    let mut steps = None;
+    if let (Some(model), false) = (&args.model, interrupt::pressed()) {
+        match model_steps(model, &options) {
+            Ok(n) => steps = Some(n),
+            Err(e @ Error::Verify { .. }) => {
+                verified.quarantined = quarantine(&options)?.all();
+                report(args, &verified, None, start)?;
+                return Err(e);
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    report(args, &verified, steps, start)?;
+    match wrong(&verified) {
+        0 => Ok(()),
+        variants => Err(Error::WrongVariants {
+            variants,
+            device: verified.device,
+        }),
+    }
+}
+
+fn quarantine(o: &EngineOptions) -> Result<Quarantine> {
+    let all = tokstep::gpu::adapters(o.device.as_deref())?;
+    let a = all.iter().find(|a| a.picked);
+    let a = a.unwrap_or_else(|| unreachable!("one adapter is picked"));
+    let dir = o.proofs.as_deref();
+    Ok(Quarantine::of(dir, &a.name, &a.driver, &a.backend))
+}
+
+/// Runs a prompt and a few tokens, step by step on both sides; how many steps were compared.
+fn model_steps(model: &str, options: &EngineOptions) -> Result<u64> {
+    let path = load::path(model)?;
+    let options = EngineOptions {
+        verify: true,
+        context: Some(512),
+        ..options.clone()
+    };
+    let run = |engine: &Engine| -> Result<u64> {
+        let mut session = engine.session()?;
+        let n = engine.tokenizer().n_vocab() as u32;
+        // A chunk of a few columns, then steps of one.
+        session.prefill(&[1 % n, 2 % n, 3 % n, 5 % n, 7 % n])?;
+        let eight = GenerateOptions {
+            max_tokens: Some(8),
+            ignore_eos: true,
+            ..Default::default()
+        };
+        for piece in session.generate(&eight)? {
+            piece?;
+        }
+        drop(session);
+        Ok(engine.verified().unwrap_or(0))
+    };
+    let engine = load::under_bars(|progress| Engine::load(&path, &options, progress))?;
+    let found = run(&engine);
+    if let Err(Error::Verify {
+        shader,
+        label,
+        detail,
+        ..
+    }) = &found
+    {
+        let mut q = quarantine(&options)?;
+        q.catch_named(shader, &format!("step {label} of {model}: {detail}"));
+        q.save();
+    }
+    found
+}
+
+/// Variants that failed in this run.
+fn wrong(v: &Verified) -> usize {
+    let mut all: Vec<_> = v.failures.iter().map(|f| &f.shader).collect();
+    all.sort();
+    all.dedup();
+    all.len()
+}
+
+fn report(args: &VerifyArgs, v: &Verified, steps: Option<u64>, start: Instant) -> Result<()> {
+    let seconds = start.elapsed().as_secs_f64();
+    let caught = |c: &Caught| json!({"variant": c.variant, "evidence": c.evidence});
+    if args.json {
+        let parts = v.parts.iter().map(|(part, cases, variants)| {
+            json!({"part": part, "cases": cases, "variants": variants})
+        });
+        let failures = v.failures.iter().map(|f| {
+            json!({"variant": f.shader.to_string(), "case": f.case, "run": f.run, "detail": f.detail})
+        });
+        return out::line(json!({
+            "device": v.device,
+            "driver": v.driver,
+            "repeat": args.repeat,
+            "parts": parts.collect::<Vec<_>>(),
+            "failures": failures.collect::<Vec<_>>(),
+            "quarantined": v.quarantined.iter().map(caught).collect::<Vec<_>>(),
+            "model_steps": steps,
+            "seconds": seconds,
+        }));
+    }
+    out::line(format_args!("{} ({})", v.device, v.driver))?;
+    for (part, cases, variants) in &v.parts {
+        let of = |f: &&tokstep::selftest::Failure| part_of(f.shader.kernel) == *part;
+        let failed = v.failures.iter().filter(of).count();
+        let verdict = match failed {
+            0 => "right".to_string(),
+            n => format!("WRONG {n} times"),
+        };
+        out::line(format_args!(
+            "  {part:12} {cases:5} cases, {variants:4} variants, {} runs each: {verdict}",
+            args.repeat
+        ))?;
+    }
+    for f in v.failures.iter().take(10) {
+        out::line(format_args!("  wrong: {f}"))?;
+    }
+    if v.failures.len() > 10 {
+        out::line(format_args!("  and {} more (--json: all)", v.failures.len() - 10))?;
+    }
+    if let Some(n) = steps {
+        out::line(format_args!("  the model: {n} steps compared, all right"))?;
+    }
+    for c in &v.quarantined {
+        out::line(format_args!("  in quarantine: {c}"))?;
+    }
+    out::line(format_args!("  {seconds:.1} s"))
+}
+
+/// The part of the table that has a kernel's cases.
+fn part_of(kernel: &str) -> &str {
+    match kernel {
+        "matvec2" | "matvec_rows2" => "pairs",
+        "rms_norm" | "post_norm" => "norms",
+        "attention_rows" | "attn_combine" => "attention",
+        "penalize" | "logits_part" | "sample" => "sampling",
+        other => other,
+    }
+}

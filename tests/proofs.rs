@@ -1,0 +1,167 @@
+//! Planted faults: each kernel family, always wrong and wrong in one of twenty dispatches. They must be found,
+//! kept out of use, and the answer must be what it is without them; where nothing is left, the load must say so.
+
+mod common;
+
+use std::path::Path;
+
+use common::gpu_trial;
+use tokstep::engine::{Quarantine, Verified};
+use tokstep::{Engine, EngineOptions, Error, GenerateOptions, Result};
+
+/// A family, a pattern that hits what is used of it first, and a model that uses it.
+const FAULTS: [(&str, &str); 12] = [
+    ("get_rows[", "llama_q4_k"),
+    ("scale_norm", "llama_q4_k"),
+    ("sink_norm", "llama_q4_k"),
+    ("columns_n", "llama_q4_k"),
+    ("rms_norm[", "llama_q4_k"),
+    ("post_norm[", "gemma3_q8_0"),
+    ("take_row[", "llama_q4_k"),
+    ("rope_kv[", "llama_q4_k"),
+    ("attn_combine[", "llama_q4_k"),
+    ("penalize[", "llama_q4_k"),
+    ("logits_part[", "llama_q4_k"),
+    ("sample[", "llama_q4_k"),
+];
+
+fn options(dir: &Path, fault: Option<String>) -> EngineOptions {
+    EngineOptions {
+        device: common::device(),
+        context: Some(256),
+        proofs: Some(dir.into()),
+        fault,
+        ..EngineOptions::default()
+    }
+}
+
+fn load(model: &str, o: &EngineOptions) -> Result<Engine> {
+    let path = common::case(&format!("cases/models/{model}.gguf"));
+    Engine::load(&path, o, &mut |_| ())
+}
+
+fn answer(e: &Engine) -> Vec<u32> {
+    let mut session = e.session().unwrap();
+    let prompt: Vec<u32> = (3..24).collect();
+    session.prefill(&prompt).unwrap();
+    let o = GenerateOptions {
+        max_tokens: Some(12),
+        ignore_eos: true,
+        ..Default::default()
+    };
+    let pieces = session.generate(&o).unwrap();
+    pieces.flat_map(|p| p.unwrap().ids).collect()
+}
+
+/// The first variant of a family that a plan without faults uses.
+fn first(model: &str, pattern: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let e = load(model, &options(dir.path(), None)).unwrap();
+    let scheduler = e.scheduler();
+    let p = &scheduler.program().program;
+    let all = p.decode.steps().chain(p.prefill.steps());
+    let mut names = all.map(|s| s.shader.to_string());
+    let found = names.find(|n| n.contains(pattern));
+    found.unwrap_or_else(|| panic!("{model} uses no {pattern}"))
+}
+
+fn always_wrong_is_found_at_load_and_replaced() {
+    for (pattern, model) in FAULTS {
+        let dir = tempfile::tempdir().unwrap();
+        let right = answer(&load(model, &options(dir.path(), None)).unwrap());
+        let variant = first(model, pattern);
+        // What passed without the fault is known, so the fault is one of a device never seen.
+        let dir = tempfile::tempdir().unwrap();
+        let e = load(model, &options(dir.path(), Some(variant.clone()))).unwrap_or_else(|e| panic!("{variant}: {e}"));
+        let info = e.info();
+        assert!(
+            info.quarantined.iter().any(|c| c.variant == variant),
+            "{variant}: {:?}",
+            info.quarantined
+        );
+        assert!(!info.without.is_empty(), "{variant}");
+        assert_eq!(answer(&e), right, "{variant}, without {:?}", info.without);
+        // The next load knows, and tests nothing again.
+        let mut tested = 0;
+        let path = common::case(&format!("cases/models/{model}.gguf"));
+        let o = options(dir.path(), Some(variant.clone()));
+        let e = Engine::load(&path, &o, &mut |stage| {
+            tested += u32::from(matches!(stage, tokstep::engine::LoadStage::Proofs { .. }));
+        });
+        assert_eq!(answer(&e.unwrap()), right, "{variant}");
+        assert_eq!(tested, 0, "{variant}");
+    }
+}
+
+fn with_no_variant_left_the_load_fails_and_names_the_kernel() {
+    for kernel in ["rope_kv", "sample", "get_rows"] {
+        let dir = tempfile::tempdir().unwrap();
+        let o = options(dir.path(), Some(format!("{kernel}[")));
+        match load("llama_q4_k", &o) {
+            Err(Error::NoVariant { kernel: named, .. }) => assert_eq!(named, kernel),
+            Err(e) => panic!("{kernel}: {e}"),
+            Ok(_) => panic!("{kernel}: loaded"),
+        }
+    }
+}
+
+/// Verifies parts of the table.
+fn verify(o: &EngineOptions, parts: &[&'static str], repeat: u32) -> Verified {
+    Engine::verify_device_parts(o, parts, repeat, &mut |_, _, _| true).unwrap()
+}
+
+fn now_and_then_wrong_is_found_by_repetition() {
+    for (part, variant) in [
+        ("norms", "rms_norm[group_shared, WG=64]"),
+        ("glu", "glu["),
+        ("sampling", "sample[group_shared, WG=64]"),
+        ("take_row", "take_row["),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let o = options(dir.path(), Some(format!("{variant}/20")));
+        let v = verify(&o, &[part], 24);
+        assert!(!v.failures.is_empty(), "{variant} was not caught");
+        assert!(
+            v.failures.iter().all(|f| f.shader.to_string().contains(variant)),
+            "{variant}: {:?}",
+            v.failures
+        );
+        // Not each time.
+        let runs: std::collections::BTreeSet<u32> = v.failures.iter().map(|f| f.run).collect();
+        assert!(runs.len() < 24, "{variant}: {runs:?}");
+        assert!(!v.quarantined.is_empty());
+        let kept = Quarantine::of(Some(dir.path()), &v.device, &v.driver, &v.backend);
+        assert_eq!(kept.all().len(), v.quarantined.len());
+        // The same without the fault is right, and pardons nobody.
+        let v = verify(&options(dir.path(), None), &[part], 2);
+        assert!(v.failures.is_empty(), "{variant}: {:?}", v.failures);
+        assert!(!v.quarantined.is_empty());
+    }
+}
+
+fn a_fault_is_written_as_a_pattern_and_a_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let e = load("llama_q4_k", &options(dir.path(), Some("glu/often".into())));
+    assert!(matches!(e, Err(Error::Fault { .. })));
+}
+
+fn main() {
+    common::run(vec![
+        gpu_trial(
+            "always_wrong_is_found_at_load_and_replaced",
+            always_wrong_is_found_at_load_and_replaced,
+        ),
+        gpu_trial(
+            "with_no_variant_left_the_load_fails_and_names_the_kernel",
+            with_no_variant_left_the_load_fails_and_names_the_kernel,
+        ),
+        gpu_trial(
+            "now_and_then_wrong_is_found_by_repetition",
+            now_and_then_wrong_is_found_by_repetition,
+        ),
+        gpu_trial(
+            "a_fault_is_written_as_a_pattern_and_a_number",
+            a_fault_is_written_as_a_pattern_and_a_number,
+        ),
+    ]);
+}

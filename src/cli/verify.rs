@@ -145,9 +145,9 @@ fn report(args: &VerifyArgs, v: &Verified, steps: Option<u64>, start: Instant) -
     let seconds = start.elapsed().as_secs_f64();
     let caught = |c: &Caught| json!({"variant": c.variant, "evidence": c.evidence});
     if args.json {
-        let parts = v.parts.iter().map(|(part, cases, variants)| {
-            json!({"part": part, "cases": cases, "variants": variants})
-        });
+        let parts = v.parts.iter().map(
+            |(part, cases, variants)| json!({"part": part, "cases": cases, "variants": variants}),
+        );
         let failures = v.failures.iter().map(|f| {
             json!({"variant": f.shader.to_string(), "case": f.case, "run": f.run, "detail": f.detail})
         });
@@ -179,7 +179,10 @@ fn report(args: &VerifyArgs, v: &Verified, steps: Option<u64>, start: Instant) -
         out::line(format_args!("  wrong: {f}"))?;
     }
     if v.failures.len() > 10 {
-        out::line(format_args!("  and {} more (--json: all)", v.failures.len() - 10))?;
+        out::line(format_args!(
+            "  and {} more (--json: all)",
+            v.failures.len() - 10
+        ))?;
     }
     if let Some(n) = steps {
         out::line(format_args!("  the model: {n} steps compared, all right"))?;

@@ -331,9 +331,15 @@ fn on_device(
             let sizes = Sizes::fit(&model.hyper, caps, again(sizes))?;
             Ok(plan::build(model, caps, sizes))
         };
-        proven = prove(&mut gpu, proven.program, &build, &mut known, &mut |done, total| {
-            progress(LoadStage::Proofs { done, total });
-        })?;
+        proven = prove(
+            &mut gpu,
+            proven.program,
+            &build,
+            &mut known,
+            &mut |done, total| {
+                progress(LoadStage::Proofs { done, total });
+            },
+        )?;
         proven.quarantined = known.all();
     }
     let program = proven.program;

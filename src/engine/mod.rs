@@ -4,8 +4,8 @@
 mod contest;
 mod generate;
 mod info;
-mod kernels;
 mod kept;
+mod kernels;
 mod load;
 mod pages;
 mod prove;

@@ -69,12 +69,17 @@ pub(super) fn prove(
             }
             continue;
         }
-        let unknown: Vec<Shader> = used.into_iter().filter(|s| !quarantine.is_good(s)).collect();
+        let unknown: Vec<Shader> = used
+            .into_iter()
+            .filter(|s| !quarantine.is_good(s))
+            .collect();
         if unknown.is_empty() {
             return Ok(proven);
         }
         let total = unknown.len() as u32;
-        let failures = test(gpu, &unknown, QUICK, quarantine, &mut |n| progress(n, total))?;
+        let failures = test(gpu, &unknown, QUICK, quarantine, &mut |n| {
+            progress(n, total)
+        })?;
         quarantine.save();
         for f in &failures {
             tracing::warn!("wrong numbers on {}, not used from now on: {f}", gpu.name);
@@ -96,7 +101,10 @@ fn around(
             set.iter().for_each(|i| LEVERS[*i].1(&mut caps));
             // A lever may lead to what the device has no room for.
             let Ok(program) = build(&caps) else { continue };
-            if variants(&program).iter().all(|s| quarantine.caught(s).is_none()) {
+            if variants(&program)
+                .iter()
+                .all(|s| quarantine.caught(s).is_none())
+            {
                 let levers = set.iter().map(|i| LEVERS[*i].0).collect();
                 return Ok((program, caps, levers));
             }

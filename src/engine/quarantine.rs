@@ -58,7 +58,10 @@ impl Quarantine {
 
     /// All that are.
     pub fn all(&self) -> Vec<Caught> {
-        self.bad.iter().map(|(name, why)| caught(name, why)).collect()
+        self.bad
+            .iter()
+            .map(|(name, why)| caught(name, why))
+            .collect()
     }
 
     /// Takes down that a variant passed `runs` repetitions of its cases.
@@ -138,7 +141,10 @@ mod tests {
         q.pass(&shader("glu"), 100);
         assert!(!q.is_good(&shader("glu")));
         let why = q.caught(&shader("glu")).unwrap().to_string();
-        assert!(why.contains("glu[group_shared, WG=64]") && why.contains("should be 2"), "{why}");
+        assert!(
+            why.contains("glu[group_shared, WG=64]") && why.contains("should be 2"),
+            "{why}"
+        );
         assert!(open("2.0").all().is_empty(), "another driver");
         q.forget();
         assert!(open("1.0").all().is_empty() && !open("1.0").is_good(&shader("sample")));

@@ -108,7 +108,9 @@ mod tests {
         table(5).iter().skip(3).for_each(|(s, c)| more.set(s, c));
         v.keep(&more);
         assert_eq!(read(&v), table(5));
-        let files = std::fs::read_dir(v.0.path.parent().unwrap()).unwrap().count();
+        let files = std::fs::read_dir(v.0.path.parent().unwrap())
+            .unwrap()
+            .count();
         assert_eq!(files, 1, "nothing half written is left");
         // A cut that this device does not have is not known.
         let few = Caps {

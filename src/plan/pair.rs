@@ -25,7 +25,12 @@ impl Builder<'_> {
     /// long, and no shards.
     pub(super) fn pairs(&self, a: &SharedMatrix, b: &SharedMatrix, cols: u32) -> bool {
         let whole = |m| self.shards(m).len() == 1;
-        self.decoding && !self.caps.avoid.pairs && cols <= MAX_COLUMNS && whole(a) && whole(b) && a.k == b.k
+        self.decoding
+            && !self.caps.avoid.pairs
+            && cols <= MAX_COLUMNS
+            && whole(a)
+            && whole(b)
+            && a.k == b.k
     }
 
     /// A matrix that goes with another one; its first row is stored at `out_row`.

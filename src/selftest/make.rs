@@ -1,9 +1,9 @@
 //! Turns rows of the case table into buffers and steps. What a plan promises about inputs is kept
 //! and nothing more: columns are zero from k to the end of the last block of 32, then NaN.
 
+use super::case::{Case, NAN, POISON, bind, bind_guarded};
 use super::cases::{GetRows, Glu, Norm, Product};
 use super::noise::Rng;
-use super::case::{Case, NAN, POISON, bind, bind_guarded};
 use super::weights;
 use crate::kernel::params::{self, Mode};
 use crate::kernel::{Caps, Shader};

@@ -5,9 +5,9 @@
 //! Rows of a table are plain data (`cases`, `paged_cases`); `make`, `paged`, `pairs` and `sampling` turn
 //! a row into a [`Case`], and [`run`](mod@run) compares.
 
+pub mod case;
 #[allow(missing_docs)] // the shapes of a row, named as the kernels name them
 pub mod cases;
-pub mod case;
 #[allow(missing_docs)]
 mod make;
 pub mod noise;

@@ -1,9 +1,9 @@
 //! Cases of the kernels that know the paged cache: rope_kv, attention and attn_combine.
 
-use super::noise::Rng;
-use super::make::{ONE, bits, columns, group, matrix, poison, uniform_words, variant};
-use super::paged_cases::{Attention, RopeKv};
 use super::case::{Case, NAN, POISON, bind, bind_at, bind_guarded};
+use super::make::{ONE, bits, columns, group, matrix, poison, uniform_words, variant};
+use super::noise::Rng;
+use super::paged_cases::{Attention, RopeKv};
 use crate::kernel::params;
 use crate::kernel::{Caps, Shader};
 use crate::model::rope::Rope;

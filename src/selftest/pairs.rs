@@ -1,9 +1,9 @@
 //! Cases of `matvec2` and `matvec_rows2`: two matrices of different types times the same activations.
 
-use super::cases::{ROWS, lengths};
-use super::noise::Rng;
-use super::make::{bits, matrix, uniform_words};
 use super::case::{Case, NAN, POISON, bind, bind_guarded};
+use super::cases::{ROWS, lengths};
+use super::make::{bits, matrix, uniform_words};
+use super::noise::Rng;
 use super::weights;
 use crate::kernel::{Caps, params};
 use crate::plan::build::{mult_at, shard};
@@ -81,7 +81,9 @@ pub fn pairs() -> Vec<Pair> {
 pub fn sweep(all: &mut Vec<Pair>, base: Pair, i: usize) {
     all.push(base);
     let both = lengths(base.types[0]).iter().copied();
-    let both: Vec<usize> = both.filter(|k| lengths(base.types[1]).contains(k)).collect();
+    let both: Vec<usize> = both
+        .filter(|k| lengths(base.types[1]).contains(k))
+        .collect();
     for (j, rows) in ROWS.into_iter().enumerate() {
         all.push(Pair {
             rows: [rows, ROWS[(3 * j + i) % ROWS.len()]],

@@ -134,4 +134,3 @@ fn untouched(b: &Buffer, got: &[u32], want: &[u32]) -> Option<String> {
     }
     (!(0..want.len()).any(|i| changed(&i))).then(|| "the twin wrote nothing".into())
 }
-

@@ -26,7 +26,9 @@ fn value(s: &Shader, name: &str) -> u32 {
 fn ty(s: &Shader, name: &str) -> &'static str {
     let file = s.slots.iter().find(|(n, _)| *n == name).map_or("", |s| s.1);
     let found = quant::ALL.iter().find(|t| t.shader == file);
-    found.unwrap_or_else(|| panic!("no weight type in {s}")).name
+    found
+        .unwrap_or_else(|| panic!("no weight type in {s}"))
+        .name
 }
 
 fn x(s: &Shader) -> X {
@@ -117,11 +119,9 @@ fn of_kernel(caps: &Caps, s: &Shader) -> Vec<Case> {
         "rms_norm" | "post_norm" => {
             let rows = cases::norms().into_iter().filter(|p| p.kernel == s.kernel);
             // Sizes and lengths once each.
-            let rows = rows.filter(|p| p.lanes == 32).map(|p| Norm {
-                shared,
-                lanes,
-                ..p
-            });
+            let rows = rows
+                .filter(|p| p.lanes == 32)
+                .map(|p| Norm { shared, lanes, ..p });
             all(rows, |p, r| make::norm(caps, p, r))
         }
         "glu" => all(cases::glus(), |p, r| make::glu(caps, p, r)),

@@ -9,6 +9,7 @@ mod interrupt;
 mod json;
 mod load;
 pub mod out;
+mod pace;
 mod ppl;
 mod progress;
 mod prompt;

@@ -3,13 +3,16 @@
 
 mod contest;
 mod generate;
+mod governor;
 mod info;
 mod kernels;
 mod load;
+mod pace;
 mod pages;
 mod recorder;
 mod roofline;
 mod scheduler;
+pub mod sensors;
 mod session;
 mod stop;
 mod tune;
@@ -18,9 +21,11 @@ mod verify;
 
 pub use contest::{Outcome, Tried};
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
+pub use governor::{Governor, PaceOptions, Rest, Why};
 pub use info::{EngineInfo, Load, Memory};
 pub use kernels::{KernelBench, KernelTime};
 pub use load::{Engine, EngineOptions, LoadStage};
+pub use pace::{Pace, PaceReport};
 pub use roofline::Work;
 pub use scheduler::{NOT_FINITE, Scheduler};
 pub use session::Session;

@@ -507,6 +507,8 @@ pub enum Error {
         need: usize,
         context: u32,
     },
+    #[error("doctor found what is not well: {stages}; what to do stands with each of them")]
+    NotWell { stages: String },
     #[error("line editor: {0}")]
     LineEditor(String),
 }

@@ -40,6 +40,14 @@ impl Latencies {
         Some(self.most)
     }
 
+    /// The median, the 99th percentile and the longest; from now on it holds nothing.
+    pub fn take(&mut self) -> [Option<f64>; 3] {
+        let all = [self.percentile(50.0), self.percentile(99.0), self.most()];
+        self.counts.fill(0);
+        (self.n, self.most) = (0, 0.0);
+        all
+    }
+
     /// The longest, exactly.
     pub fn most(&self) -> Option<f64> {
         (self.n > 0).then_some(self.most)

@@ -1,6 +1,7 @@
 //! `tokstep bench --sustain MINUTES`: decoding without a pause, in laps that are all the same work, so
 //! that windows of whole laps can be compared: whoever slows down, grows or heats is seen.
 
+use super::latencies::Latencies;
 use super::measure::{self, greedy};
 use super::row::{self, Row};
 use super::test::Test;
@@ -29,6 +30,8 @@ struct Soak<'a> {
     next_read: f64,
     /// The window that is filling.
     window: Window,
+    /// Its steps.
+    steps: Latencies,
     /// Seconds told with windows that are over.
     told: usize,
     done: Vec<Window>,
@@ -67,6 +70,7 @@ pub fn run(args: &BenchArgs, minutes: f64) -> Result<()> {
         temps: vec![],
         next_read: 0.0,
         window: Window::default(),
+        steps: Latencies::default(),
         told: 0,
         done: vec![],
     };
@@ -216,6 +220,7 @@ impl Soak<'_> {
         }
         interrupt::arm();
         let mut whole = self.lap(&mut sessions)?;
+        self.steps.take();
         let memory = bytes(self.engine);
         // From here on it counts.
         self.start = Instant::now();
@@ -253,6 +258,7 @@ impl Soak<'_> {
         };
         let mut w = std::mem::replace(&mut self.window, next);
         w.bytes = bytes(self.engine);
+        w.step_ms = self.steps.take();
         w.per_second = self.seconds.whole(self.told, end).to_vec();
         self.told += w.per_second.len();
         self.done.push(w);
@@ -296,7 +302,7 @@ impl Soak<'_> {
             }
         }
         for answer in &answers {
-            self.window.steps.extend(&answer.stats().step_ms);
+            self.steps.extend(&answer.stats().step_ms);
         }
         self.window.idle += idled(self.engine) - idle_before;
         Ok(true)

@@ -1,6 +1,5 @@
 //! A window of `bench --sustain`: what is collected in it, its row, and the summary of all.
 
-use super::latencies::Latencies;
 use super::row::{self, Row};
 use crate::cli::stats;
 use serde_json::{Value, json};
@@ -85,7 +84,8 @@ pub struct Window {
     pub to: f64,
     pub laps: u32,
     pub tokens: u64,
-    pub steps: Latencies,
+    /// Milliseconds of a step: the median, the 99th percentile, the longest.
+    pub step_ms: [Option<f64>; 3],
     /// Tokens in each of its seconds.
     pub per_second: Vec<f32>,
     pub sensed: Sensed,
@@ -111,7 +111,7 @@ impl Window {
 
     /// Its row. `number` counts from 1.
     pub fn row(&self, number: usize) -> Row {
-        let percentile = |p| self.steps.percentile(p);
+        let [p50, p99, most] = self.step_ms;
         row::object(json!({
             "window": number,
             "from_s": self.from,
@@ -120,9 +120,9 @@ impl Window {
             "tokens": self.tokens,
             "avg_ts": self.rate(),
             "ts_per_second": self.per_second,
-            "step_ms_p50": percentile(50.0),
-            "step_ms_p99": percentile(99.0),
-            "step_ms_max": self.steps.most(),
+            "step_ms_p50": p50,
+            "step_ms_p99": p99,
+            "step_ms_max": most,
             "resident_bytes": self.bytes.resident,
             "device_bytes": self.bytes.pools,
             "device_allocated_bytes": self.bytes.allocated.map(|a| a[0]),
@@ -202,8 +202,8 @@ pub fn summary(windows: &[Window], before: Bytes, now: Bytes, interrupted: bool)
     };
     let of = |w: Option<&Window>, f: fn(&Window) -> Option<f64>| w.and_then(f);
     let rate = |w: &Window| Some(w.rate());
-    let p50 = |w: &Window| w.steps.percentile(50.0);
-    let p99 = |w: &Window| w.steps.percentile(99.0);
+    let p50 = |w: &Window| w.step_ms[0];
+    let p99 = |w: &Window| w.step_ms[1];
     let (first, last) = (windows.first(), windows.last());
     let several = windows.len() > 1;
     let ratio = |f: fn(&Window) -> Option<f64>| {
@@ -296,14 +296,12 @@ mod tests {
 
     #[test]
     fn the_last_window_is_held_against_the_first() {
-        let mut latencies = Latencies::default();
-        latencies.extend(&[1.0, 3.0]);
         let window = |from: f64, tokens| Window {
             from,
             to: from + 10.0,
             laps: 1,
             tokens,
-            steps: latencies.clone(),
+            step_ms: [Some(1.0), Some(3.0), Some(3.0)],
             ..Window::default()
         };
         let bytes = |n| Bytes {

@@ -7,8 +7,10 @@ const SHORTEST: usize = 3;
 
 /// What must not be told.
 pub struct Anonymous {
-    /// Texts, and what stands for them.
-    secrets: Vec<(String, &'static str)>,
+    /// Path and name of the model's file, the longest first.
+    model: Vec<String>,
+    /// Names of the user.
+    names: Vec<String>,
 }
 
 impl Anonymous {
@@ -27,28 +29,35 @@ impl Anonymous {
         path: Option<&Path>,
         names: impl Iterator<Item = String>,
     ) -> Anonymous {
-        let mut secrets: Vec<(String, &'static str)> = vec![];
         let known = model.is_some_and(|m| tokstep::models::by_name(m).is_some());
-        let given = model.filter(|_| !known).map(Path::new);
-        for path in given.into_iter().chain(path.filter(|_| !known)) {
-            let mut texts = vec![path.to_string_lossy().into_owned()];
+        let given = model.map(Path::new).into_iter().chain(path);
+        let mut texts = vec![];
+        for path in given.filter(|_| !known) {
+            texts.push(path.to_string_lossy().into_owned());
             texts.extend(path.file_name().map(|n| n.to_string_lossy().into_owned()));
-            secrets.extend(texts.into_iter().map(|t| (t, "<model>")));
         }
-        secrets.extend(names.map(|n| (n, "<user>")));
-        secrets.retain(|(t, _)| t.len() >= SHORTEST);
+        let long = |t: &String| t.len() >= SHORTEST;
+        texts.retain(long);
         // The whole path before the name in it.
-        secrets.sort_by_key(|(t, _)| std::cmp::Reverse(t.len()));
-        Anonymous { secrets }
+        texts.sort_by_key(|t| std::cmp::Reverse(t.len()));
+        Anonymous {
+            model: texts,
+            names: names.filter(long).collect(),
+        }
     }
 
     /// The text without what must not be told; of a path the last name stays.
     pub fn text(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for (secret, instead) in &self.secrets {
-            text = replace_word(&text, secret, instead);
+        for secret in &self.model {
+            text = replace_word(&text, secret, "<model>");
         }
-        without_folders(&text)
+        // Folders before names: a name may be one of theirs.
+        text = without_folders(&text);
+        for name in &self.names {
+            text = replace_word(&text, name, "<user>");
+        }
+        text
     }
 }
 

@@ -108,7 +108,7 @@ pub struct BenchArgs {
     /// Instead of a model, time each of its matrix products alone: one line for every weight type, shape and
     /// number of columns (as they are cut unmeasured, see `tokstep tune`)
     #[arg(long, group = "source", conflicts_with_all =
-          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out", "no_tune"])]
+          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out", "no_tune", "max_tps", "power_limit", "temp_limit", "sensors"])]
     kernels: bool,
     /// With --kernels: whose shapes, as --synthetic names them
     #[arg(

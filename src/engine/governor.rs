@@ -41,7 +41,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// All of them, in the order of [`PaceReport::idle_s`].
+    /// All of them, in the order of [`PaceReport::idle_s`](super::PaceReport::idle_s).
     pub const ALL: [Why; 3] = [Why::MaxTps, Why::Power, Why::Temperature];
 
     /// As in JSON and in sentences.

@@ -409,6 +409,15 @@ pub enum Error {
     TokenOutOfRange { id: u32, n_vocab: u32 },
     #[error("sampling with {name} = {value} would not give numbers")]
     SampleOption { name: &'static str, value: f32 },
+    #[error(
+        "{flag}: no sensor shows {what}; looked at {looked}. Leave {flag} out, make the files readable \
+         (energy counters are often root's alone), or name a folder laid out like /sys with --sensors"
+    )]
+    NoSensor {
+        flag: &'static str,
+        what: &'static str,
+        looked: String,
+    },
     #[error("all {slots} sequence slots are taken")]
     NoSlot { slots: u32 },
     #[error(
@@ -486,6 +495,12 @@ pub enum Error {
     NothingToMeasure,
     #[error("nothing to plot: --plot draws decode steps and -n is 0; give -n a number of tokens")]
     NothingToPlot,
+    #[error("with {with}, {flag} takes one number and not {given}")]
+    OneNumber {
+        flag: &'static str,
+        with: &'static str,
+        given: usize,
+    },
     #[error("--system needs a chat template and {model} has none; put the text into the prompt")]
     NoChatTemplate { model: String },
     #[error(
@@ -508,6 +523,8 @@ pub enum Error {
         need: usize,
         context: u32,
     },
+    #[error("doctor found what is not well: {stages}; what to do stands with each of them")]
+    NotWell { stages: String },
     #[error("line editor: {0}")]
     LineEditor(String),
 }

@@ -4,7 +4,9 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-const COMMANDS: &[&str] = &["run", "chat", "bench", "ppl", "info", "devices", "pull"];
+const COMMANDS: &[&str] = &[
+    "run", "chat", "bench", "ppl", "info", "devices", "doctor", "pull",
+];
 
 fn tokstep(args: &[&str], stdin: &str) -> Output {
     let cache = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 
 use super::json::{decode_rate, prompt_rate};
 use super::load::{self, ModelArgs};
+use super::pace::{self, PaceArgs};
 use super::prompt::{self, message};
 use super::sample::SampleArgs;
 use super::{interrupt, out, progress};
@@ -39,6 +40,8 @@ pub struct ChatArgs {
     system: Option<String>,
     #[command(flatten)]
     sample: SampleArgs,
+    #[command(flatten)]
+    pace: PaceArgs,
 }
 
 const HELP: &str = "\
@@ -60,6 +63,7 @@ pub fn run(args: &ChatArgs) -> Result<()> {
         &args.model,
         EngineOptions {
             context: args.context,
+            pace: args.pace.options(),
             ..EngineOptions::default()
         },
     )?;
@@ -227,6 +231,9 @@ impl Chat<'_> {
         }
         let stop = generation.stop();
         self.last = Some(generation.stats().clone());
+        if let Some(report) = self.engine.pace() {
+            tracing::info!("{}", pace::sentence(&report));
+        }
         if !text.ends_with('\n') {
             out::line("")?;
         }
@@ -276,6 +283,9 @@ impl Chat<'_> {
             self.session.tokens().len(),
             self.engine.info().context
         ))?;
+        if let Some(report) = self.engine.pace() {
+            out::line(pace::sentence(&report))?;
+        }
         let Some(s) = &self.last else {
             return out::line("no answer yet");
         };

@@ -19,6 +19,9 @@ pub struct Answer {
     /// Device that computed it.
     pub device: String,
     pub timings: Timings,
+    /// What was idled to hold a limit, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<serde_json::Value>,
 }
 
 /// Milliseconds, and tokens per second.

@@ -4,11 +4,13 @@
 mod bench;
 mod chat;
 mod devices;
+mod doctor;
 mod info;
 mod interrupt;
 mod json;
 mod load;
 pub mod out;
+mod pace;
 mod ppl;
 mod progress;
 mod prompt;
@@ -62,6 +64,7 @@ pub enum Command {
     Ppl(ppl::PplArgs),
     Info(info::InfoArgs),
     Devices(devices::DevicesArgs),
+    Doctor(doctor::DoctorArgs),
     Tokenize(text::TokenizeArgs),
     Detokenize(text::DetokenizeArgs),
     Template(text::TemplateArgs),
@@ -79,6 +82,7 @@ impl Command {
             Command::Ppl(args) => ppl::run(&args),
             Command::Info(args) => info::run(&args),
             Command::Devices(args) => devices::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
             Command::Tokenize(args) => text::tokenize(&args),
             Command::Detokenize(args) => text::detokenize(&args),
             Command::Template(args) => text::template(&args),

@@ -31,6 +31,13 @@ pub fn count(what: &str, total: u64) -> ProgressBar {
     bar(what, total, "{msg:12} {bar:30} {pos} of {len}")
 }
 
+/// A sign that something goes on whose length is not known.
+pub fn spinner(what: &str) -> ProgressBar {
+    let bar = bar(what, 1, "{msg:12} {spinner} {elapsed}");
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    bar
+}
+
 /// Appends a prompt to a session under a bar; false if Ctrl-C came before all of it was fed.
 pub fn prefill(session: &mut Session, ids: &[u32]) -> Result<bool> {
     let bar = count("prompt", ids.len() as u64);

@@ -2,6 +2,7 @@
 
 use super::json::{self, Answer, Timings};
 use super::load::{self, ModelArgs};
+use super::pace::{self, PaceArgs};
 use super::prompt::PromptArgs;
 use super::sample::SampleArgs;
 use super::{interrupt, out, progress};
@@ -37,6 +38,8 @@ pub struct RunArgs {
     prompt: PromptArgs,
     #[command(flatten)]
     sample: SampleArgs,
+    #[command(flatten)]
+    pace: PaceArgs,
 }
 
 pub fn run(args: &RunArgs) -> Result<()> {
@@ -46,6 +49,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         EngineOptions {
             context: args.context,
             verify: args.verify,
+            pace: args.pace.options(),
             ..EngineOptions::default()
         },
     )?;
@@ -90,6 +94,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
             seed: options.sample.seed,
             device: engine.info().device.clone(),
             timings: Timings::new(engine.info(), &stats),
+            pace: engine.pace().map(|report| args.pace.object(&report)),
         };
         out::line(serde_json::to_string(&answer).expect("strings and numbers"))?;
     } else if !text.ends_with('\n') {
@@ -110,5 +115,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
         json::decode_rate(&stats),
         stop.name(),
     );
+    if let Some(report) = engine.pace() {
+        tracing::info!("{}", pace::sentence(&report));
+    }
     Ok(())
 }

@@ -125,7 +125,9 @@ pub struct Stats {
     pub ttft_ms: f64,
     /// Milliseconds from the first token to the last.
     pub decode_ms: f64,
-    /// Milliseconds of each decode step (of a submit, shared out evenly).
+    /// Milliseconds of it idled between submits, to hold a limit.
+    pub idle_ms: f64,
+    /// Milliseconds of each decode step (of a submit, shared out evenly), without what was idled.
     pub step_ms: Vec<f64>,
 }
 
@@ -236,16 +238,21 @@ impl<'s, 'e> Generation<'s, 'e> {
         if !self.ready.is_empty() {
             return Ok(());
         }
+        let n = scheduler.pace.as_ref().map_or(n, |p| n.min(p.most_steps()));
         let steps = n.min(room as u32).min(scheduler.room());
         let next = n.min(room as u32 - steps);
+        let idled = scheduler.idled_ms();
         let mut all = scheduler.decode(steps, next)?;
         let ids = std::mem::take(&mut all[slot as usize]);
         scheduler.keep(all);
         let ms = start.elapsed().as_secs_f64() * 1e3;
+        let idle = scheduler.idled_ms() - idled;
         self.stats.decode_ms += ms;
+        self.stats.idle_ms += idle;
+        let step = (ms - idle).max(0.0) / f64::from(steps);
         self.stats
             .step_ms
-            .extend(std::iter::repeat_n(ms / f64::from(steps), steps as usize));
+            .extend(std::iter::repeat_n(step, steps as usize));
         self.ready.extend(ids);
         Ok(())
     }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::generate::GenerateOptions;
+use super::governor::PaceOptions;
 use super::info::{self, EngineInfo, Memory};
 use super::kernels;
+use super::pace::{Pace, PaceReport};
 use super::prove::{Proven, Verified, prove, verify};
 use super::quarantine::Quarantine;
 use super::scheduler::Scheduler;
@@ -50,6 +52,8 @@ pub struct EngineOptions {
     pub tuning: Tune,
     /// Changes what the engine believes of the device, to try other kernel variants.
     pub adjust: Option<fn(&mut Caps)>,
+    /// Speed, power and temperature that are not to be exceeded.
+    pub pace: PaceOptions,
 }
 
 impl Default for EngineOptions {
@@ -66,6 +70,7 @@ impl Default for EngineOptions {
             fault: None,
             tuning: Tune::Off,
             adjust: None,
+            pace: PaceOptions::default(),
         }
     }
 }
@@ -122,6 +127,7 @@ impl Engine {
         progress: &mut dyn FnMut(LoadStage),
     ) -> Result<Engine> {
         let ms = |from: Instant| from.elapsed().as_secs_f64() * 1e3;
+        let pace = Pace::open(&o.pace)?;
         let model = Model::from_gguf(gguf)?;
         // The tokenizer is work for one core, which no later step waits for.
         let text = || {
@@ -144,7 +150,8 @@ impl Engine {
         });
         // The file is at fault before the device is.
         let (tokenizer, template, tokenizer_ms) = text?;
-        let (gpu, scheduler, mut info) = loaded?;
+        let (gpu, mut scheduler, mut info) = loaded?;
+        scheduler.pace = pace;
         gguf.release_all();
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
@@ -234,6 +241,20 @@ impl Engine {
     pub fn session(&self) -> Result<Session<'_>> {
         let slot = self.scheduler.borrow_mut().acquire()?;
         Ok(Session::new(self, slot))
+    }
+
+    /// What was idled so far to hold the limits of [`EngineOptions::pace`]; `None` without any.
+    pub fn pace(&self) -> Option<PaceReport> {
+        self.scheduler
+            .borrow()
+            .pace
+            .as_ref()
+            .map(|p| p.report().clone())
+    }
+
+    /// Bytes the device's allocator has handed out and reserved, where the backend tells.
+    pub fn allocated(&self) -> Option<[u64; 2]> {
+        self.gpu.allocated()
     }
 
     /// Steps compared with their CPU twins so far, when loaded with `verify`.

@@ -3,16 +3,19 @@
 
 mod contest;
 mod generate;
+mod governor;
 mod info;
 mod kept;
 mod kernels;
 mod load;
+mod pace;
 mod pages;
 mod prove;
 mod quarantine;
 mod recorder;
 mod roofline;
 mod scheduler;
+pub mod sensors;
 mod session;
 mod stop;
 mod tune;
@@ -21,9 +24,11 @@ mod verify;
 
 pub use contest::{Outcome, Tried};
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
+pub use governor::{Governor, PaceOptions, Rest, Why};
 pub use info::{EngineInfo, Load, Memory};
 pub use kernels::{KernelBench, KernelTime};
 pub use load::{Engine, EngineOptions, LoadStage};
+pub use pace::{Pace, PaceReport};
 pub use prove::Verified;
 pub use quarantine::{Caught, Quarantine};
 pub use roofline::Work;

@@ -3,8 +3,10 @@
 //! buffers; between submits the host only reads the ring of produced tokens.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::generate::SampleOptions;
+use super::pace::Pace;
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
 use super::verify::Verifier;
@@ -39,6 +41,8 @@ pub struct Scheduler {
     recorder: Recorder,
     logits: Option<Staging>,
     verifier: Option<Verifier>,
+    /// Idles between submits, where there is a limit to hold.
+    pub(super) pace: Option<Pace>,
     /// Tokens of each slot that nobody has asked for yet.
     kept: Vec<Vec<u32>>,
 }
@@ -61,6 +65,7 @@ impl Scheduler {
             flip: 0,
             logits: None,
             verifier: None,
+            pace: None,
             kept: vec![Vec::new(); sizes.slots as usize],
         })
     }
@@ -79,6 +84,11 @@ impl Scheduler {
     /// Steps compared so far, when verifying.
     pub fn verified(&self) -> Option<u64> {
         self.verifier.as_ref().map(|v| v.steps)
+    }
+
+    /// Milliseconds idled so far to hold a limit.
+    pub(super) fn idled_ms(&self) -> f64 {
+        self.pace.as_ref().map_or(0.0, |p| p.report().idle() * 1e3)
     }
 
     fn write(&mut self, id: BufId, byte: u64, words: &[u32]) {
@@ -269,6 +279,10 @@ impl Scheduler {
             (1..=RING_LEN).contains(&steps),
             "the ring holds {RING_LEN} tokens"
         );
+        if let Some(pace) = &mut self.pace {
+            pace.rest()?;
+        }
+        let began = Instant::now();
         let live = |s: &&Slot| s.active;
         let longest = self
             .slots
@@ -329,6 +343,10 @@ impl Scheduler {
                 .collect::<Vec<Vec<u32>>>()
         })?;
         self.flip = 1 - self.flip;
+        if let Some(pace) = &mut self.pace {
+            let tokens = out.iter().map(Vec::len).sum::<usize>();
+            pace.worked(began.elapsed(), steps, tokens as u32)?;
+        }
         for (s, ids) in out.iter_mut().enumerate() {
             self.slots[s].position += ids.len() as u32;
             self.slots[s].count += ids.len() as u32;
@@ -423,6 +441,10 @@ impl Scheduler {
             n > 0 && start + n <= self.sizes.context,
             "a chunk outside the context"
         );
+        if let Some(pace) = &mut self.pace {
+            pace.rest()?;
+        }
+        let began = Instant::now();
         self.occupy(slot, start + n);
         let mut cols = vec![n, n - 1, 0, 0];
         for (i, id) in ids.iter().enumerate() {
@@ -439,6 +461,10 @@ impl Scheduler {
         }
         p.gpu
             .submit(p.record(which, std::iter::once(batch), |_| ()));
-        p.gpu.wait()
+        p.gpu.wait()?;
+        match &mut self.pace {
+            Some(pace) => pace.worked(began.elapsed(), 0, 0),
+            None => Ok(()),
+        }
     }
 }

@@ -195,6 +195,12 @@ impl Gpu {
         }
     }
 
+    /// Bytes the device's allocator has handed out and reserved, where the backend tells.
+    pub fn allocated(&self) -> Option<[u64; 2]> {
+        let report = self.device.generate_allocator_report()?;
+        Some([report.total_allocated_bytes, report.total_reserved_bytes])
+    }
+
     /// Submits recorded work.
     pub fn submit(&self, commands: Commands) {
         add(&self.counts.submits, 1);

@@ -46,6 +46,16 @@ pub fn open(wish: &str) -> Result<Gguf> {
     build(shape, mix)
 }
 
+/// A model of two small layers in a mix of weight types: enough to try a device's kernels with.
+pub fn probe(ty: &str) -> Result<Gguf> {
+    let mix = mix::ALL.iter().find(|m| m.name == ty);
+    let mix = mix.ok_or_else(|| Error::SyntheticType {
+        name: ty.into(),
+        known: types(),
+    })?;
+    build(&shapes::PROBE, mix)
+}
+
 fn build(shape: &Shape, mix: &Mix) -> Result<Gguf> {
     let planned = tensors::all(shape, mix);
     let (pool, places) = Pool::fill(&planned);

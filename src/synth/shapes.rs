@@ -89,6 +89,18 @@ const SMOLLM2: Shape = Shape {
     ..LLAMA
 };
 
+/// No model of anybody's: two layers that a device has done with at once.
+pub(super) const PROBE: Shape = Shape {
+    name: "probe",
+    n_layer: 2,
+    n_embd: 256,
+    n_head: 4,
+    n_head_kv: 2,
+    n_ff: 512,
+    n_vocab: 2048,
+    ..SMOLLM2
+};
+
 const QWEN2: Shape = Shape {
     arch: "qwen2",
     n_vocab: 151936,

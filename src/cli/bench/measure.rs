@@ -125,7 +125,8 @@ pub fn steps(engine: &Engine, prompt: &[u32], slots: u32, n: u32) -> Result<Samp
     decode(engine, &mut sessions, n)
 }
 
-fn greedy(n: u32) -> GenerateOptions {
+/// `n` tokens, the likeliest each, without an end before that.
+pub fn greedy(n: u32) -> GenerateOptions {
     GenerateOptions {
         max_tokens: Some(n),
         sample: SampleOptions {

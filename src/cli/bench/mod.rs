@@ -3,13 +3,18 @@
 
 mod explain;
 mod kernels;
+mod latencies;
 mod log;
 mod measure;
 mod plot;
 mod row;
+mod soak_plot;
+mod sustain;
 mod table;
 mod test;
+mod window;
 
+use super::pace::{self, PaceArgs};
 use super::synthetic::SourceArgs;
 use super::{load, out, progress};
 use clap::{Args, ValueEnum};
@@ -37,7 +42,8 @@ Examples:
   tokstep bench -m model.gguf -p 0 -n 32 --parallel 1,2,4,8,9,16
   tokstep bench -m model.gguf -p 128,512 -r 3 -o json --log runs.jsonl
   tokstep bench --synthetic llama-3.1-8b:q4_k_m
-  tokstep bench --kernels --shapes qwen3-0.6b --types q8_0")]
+  tokstep bench --kernels --shapes qwen3-0.6b --types q8_0
+  tokstep bench -m model.gguf --sustain 30 --plot soak.svg --temp-limit 80")]
 pub struct BenchArgs {
     #[command(flatten)]
     model: SourceArgs,
@@ -102,7 +108,7 @@ pub struct BenchArgs {
     /// Instead of a model, time each of its matrix products alone: one line for every weight type, shape and
     /// number of columns (as they are cut unmeasured, see `tokstep tune`)
     #[arg(long, group = "source", conflicts_with_all =
-          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out", "no_tune"])]
+          ["n_prompt", "n_gen", "n_depth", "parallel", "steps_per_submit", "explain", "plot", "gguf_out", "no_tune", "max_tps", "power_limit", "temp_limit", "sensors"])]
     kernels: bool,
     /// With --kernels: whose shapes, as --synthetic names them
     #[arg(
@@ -135,6 +141,24 @@ pub struct BenchArgs {
     /// Append the run, its configuration and results, as one line of JSON to a file
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Instead of single tests, generate for so many minutes: laps of -n tokens after -d, again and again;
+    /// speed, latency, memory, temperature and power window by window. Ctrl-C ends it with the summary
+    #[arg(long, value_name = "MINUTES", value_parser = positive, allow_negative_numbers = true,
+          conflicts_with_all = ["n_prompt", "repetitions", "explain", "kernels", "gguf_out"])]
+    sustain: Option<f64>,
+    /// With --sustain: seconds of a window [default: a tenth of the whole]
+    #[arg(long, value_name = "SECONDS", value_parser = positive, allow_negative_numbers = true,
+          requires = "sustain")]
+    window: Option<f64>,
+    #[command(flatten)]
+    pace: PaceArgs,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(v) if v > 0.0 && v <= 1e6 => Ok(v),
+        _ => Err("a number above 0, at most a million, is needed".into()),
+    }
 }
 
 /// A number of tokens no context exceeds, so that sums of them stay numbers.
@@ -153,6 +177,9 @@ enum Format {
 pub fn run(args: &BenchArgs) -> Result<()> {
     if args.kernels {
         return kernels::run(args);
+    }
+    if let Some(minutes) = args.sustain {
+        return sustain::run(args, minutes);
     }
     if args.model.write()? {
         return Ok(());
@@ -206,6 +233,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 bar.suspend(|| explain::run(&engine, &prompt, slots, yard))?;
             }
         }
+        if let Some(report) = engine.pace() {
+            bar.suspend(|| out::say(format_args!("{}", pace::sentence(&report))));
+        }
         last = Some(engine);
     }
     bar.finish_and_clear();
@@ -243,6 +273,7 @@ fn load(args: &BenchArgs, slots: u32, tests: &[Test]) -> Result<Engine> {
         context: Some(need.max(explain)),
         slots,
         steps_per_submit: args.steps_per_submit,
+        pace: args.pace.options(),
         ..EngineOptions::default()
     };
     let engine = args.model.engine(options)?;

@@ -34,6 +34,8 @@ pub struct Pair {
     pub nan: bool,
     /// Lanes of a workgroup; 0: as is usual.
     pub lanes: u32,
+    /// Weights as textures.
+    pub texture: bool,
 }
 
 /// Each type once as the first and once as the second of a pair, by turns in either kernel, which compile
@@ -71,6 +73,7 @@ pub fn pairs() -> Vec<Pair> {
             max_grid: 65535,
             nan: false,
             lanes: 0,
+            texture: lanes,
         };
         sweep(&mut all, base, i);
     }
@@ -103,9 +106,8 @@ pub fn sweep(all: &mut Vec<Pair>, base: Pair, i: usize) {
 
 /// A row as buffers and a step.
 pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
-    let lanes = p.kernel == "matvec_rows2";
     let caps = Caps {
-        software: lanes,
+        software: p.texture,
         subgroups: caps.subgroups && !p.shared,
         max_grid: p.max_grid.min(caps.max_grid),
         ..caps.clone()

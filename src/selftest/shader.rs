@@ -99,6 +99,7 @@ fn of_kernel(caps: &Caps, s: &Shader) -> Vec<Case> {
                 max_grid: caps.max_grid,
                 nan: false,
                 lanes,
+                texture: slot(s, "weights") == "weights_texture",
             };
             pairs::sweep(&mut rows, base, 0);
             all(rows, |p, r| pairs::case(caps, p, r))

@@ -13,6 +13,7 @@ use tokstep::{Error, Result};
 fn load(o: EngineOptions, progress: &mut dyn FnMut(LoadStage)) -> Result<Engine> {
     let o = EngineOptions {
         device: common::device(),
+        limits: common::limits(),
         ..o
     };
     let path: PathBuf = common::case("cases/models").join("llama_q4_k.gguf");

@@ -28,6 +28,7 @@ fn outcome(gguf: &Gguf, adjust: Adjust, n: u32) -> (Vec<u32>, Vec<f32>) {
     let o = EngineOptions {
         adjust: Some(adjust),
         device: common::device(),
+        limits: common::limits(),
         context: Some(64),
         ..EngineOptions::default()
     };

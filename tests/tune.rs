@@ -25,6 +25,7 @@ fn file(name: &str) -> std::path::PathBuf {
 fn options(tuning: Tune) -> EngineOptions {
     EngineOptions {
         device: common::device(),
+        limits: common::limits(),
         context: Some(128),
         tuning,
         ..Default::default()

@@ -5,7 +5,7 @@ use clap::Args;
 use std::collections::BTreeMap;
 use tokstep::engine::Memory;
 use tokstep::gguf::{Array, Gguf, Value};
-use tokstep::gpu::Gpu;
+use tokstep::gpu::{Gpu, Limits};
 use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
 use tokstep::plan::{self, Sizes};
@@ -39,6 +39,8 @@ pub struct InfoArgs {
     /// Adapter to show the memory for: its number or a part of its name
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
+    #[command(flatten)]
+    limits: load::LimitsArgs,
     /// List every tensor with its type and shape
     #[arg(long)]
     tensors: bool,
@@ -93,6 +95,7 @@ pub fn run(args: &InfoArgs) -> Result<()> {
             model,
             args.context,
             args.device.as_deref().filter(|d| !d.is_empty()),
+            args.limits.limits,
         ) {
             out::line(format_args!("  {line}"))?;
         }
@@ -108,8 +111,13 @@ pub fn run(args: &InfoArgs) -> Result<()> {
 }
 
 /// What the model takes on the device that would be picked, a line per context.
-fn memory(model: &Model, context: Option<u32>, device: Option<&str>) -> Vec<String> {
-    let (caps, device) = match Gpu::open(device) {
+fn memory(
+    model: &Model,
+    context: Option<u32>,
+    device: Option<&str>,
+    limits: Limits,
+) -> Vec<String> {
+    let (caps, device) = match Gpu::open_limited(device, None, limits) {
         Ok(gpu) => (gpu.caps.clone(), gpu.name.clone()),
         Err(e) => return vec![format!("unknown: {e}")],
     };
@@ -133,9 +141,9 @@ fn memory(model: &Model, context: Option<u32>, device: Option<&str>) -> Vec<Stri
         "on {device}, in MiB: weights, KV cache, scratch, all"
     )];
     for context in contexts {
-        lines.push(match Sizes::fit(&model.hyper, &caps, wish(Some(context))) {
-            Ok(sizes) => {
-                let m = Memory::of(&plan::build(model, &caps, sizes));
+        lines.push(match plan::fit(model, &caps, wish(Some(context))) {
+            Ok(program) => {
+                let m = Memory::of(&program);
                 let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
                 format!(
                     "context {context:7}  {:9.1} {:9.1} {:9.1} {:9.1}",

@@ -6,6 +6,7 @@ use clap::builder::NonEmptyStringValueParser;
 use std::path::PathBuf;
 use tokstep::Result;
 use tokstep::engine::{Engine, EngineOptions, LoadStage, Tune};
+use tokstep::gpu::Limits;
 use tokstep::models::{self, Named};
 
 /// Which model, on which device.
@@ -18,7 +19,23 @@ pub struct ModelArgs {
     #[arg(long, env = "TOKSTEP_DEVICE")]
     pub device: Option<String>,
     #[command(flatten)]
+    pub limits: LimitsArgs,
+    #[command(flatten)]
     pub tune: TuneArgs,
+}
+
+/// The limits a device is opened with.
+#[derive(Args, Clone, Copy)]
+pub struct LimitsArgs {
+    /// Ask no more of the device than: adapter (all it has), browser (WebGPU's defaults), low (bindings
+    /// of 1 MiB)
+    #[arg(
+        long,
+        env = "TOKSTEP_LIMITS",
+        value_name = "PROFILE",
+        default_value = "adapter"
+    )]
+    pub limits: Limits,
 }
 
 /// Whether products are tuned.
@@ -56,6 +73,7 @@ pub fn path(model: &str) -> Result<PathBuf> {
 pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
     let options = EngineOptions {
         device: args.device.clone(),
+        limits: args.limits.limits,
         // Without a home folder nothing is kept, which only costs time.
         cache: models::pipelines_dir().ok(),
         tuning: args.tune.tuning(),

@@ -1,10 +1,11 @@
 //! `--synthetic` and `--gguf-out`: a model that exists by shape only, in the place of a file.
 
-use super::load::{self, ModelArgs, TuneArgs};
+use super::load::{self, LimitsArgs, ModelArgs, TuneArgs};
 use super::{out, progress};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use tokstep::engine::{Engine, EngineOptions};
+use tokstep::gpu::Limits;
 use tokstep::{Result, models, synth};
 
 /// A model from a file or one made up, and on which device.
@@ -23,6 +24,8 @@ pub struct SourceArgs {
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
+    #[command(flatten)]
+    limits: LimitsArgs,
     #[command(flatten)]
     tune: TuneArgs,
 }
@@ -56,6 +59,11 @@ impl SourceArgs {
         self.device.as_deref()
     }
 
+    /// The limits it is opened with.
+    pub fn limits(&self) -> Limits {
+        self.limits.limits
+    }
+
     /// With `--gguf-out`, writes that file; whether there was one to write.
     pub fn write(&self) -> Result<bool> {
         let (Some(wish), Some(path)) = (&self.synthetic, &self.gguf_out) else {
@@ -82,6 +90,7 @@ impl SourceArgs {
             let args = ModelArgs {
                 model,
                 device,
+                limits: self.limits,
                 tune,
             };
             return load::engine(&args, options);
@@ -90,6 +99,7 @@ impl SourceArgs {
         let tuning = tune.tuning();
         let options = EngineOptions {
             device,
+            limits: self.limits.limits,
             tuning,
             cache: models::pipelines_dir().ok(),
             ..options

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, GpuProgram};
+use crate::gpu::{Gpu, GpuProgram, Limits};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::alone::{self, Kind};
@@ -54,13 +54,14 @@ pub(super) fn copy_bytes(gpu: &Gpu) -> u64 {
 }
 
 impl KernelBench {
-    /// Opens a device; see [`EngineOptions`](super::EngineOptions) for `device` and `cache`.
+    /// Opens a device; see [`EngineOptions`](super::EngineOptions) for `device`, `cache` and `limits`.
     pub fn open(
         device: Option<&str>,
         cache: Option<&Path>,
+        limits: Limits,
         adjust: Option<fn(&mut Caps)>,
     ) -> Result<KernelBench> {
-        let mut gpu = Gpu::open_cached(device, cache)?;
+        let mut gpu = Gpu::open_limited(device, cache, limits)?;
         if let (Some(adjust), Some(gpu)) = (adjust, Arc::get_mut(&mut gpu)) {
             adjust(&mut gpu.caps);
         }

@@ -13,11 +13,11 @@ use super::scheduler::Scheduler;
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, GpuProgram, HostTimes, Loading, StepTime};
+use crate::gpu::{Gpu, GpuProgram, HostTimes, Limits, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
-use crate::plan::{self, Program, Sizes};
+use crate::plan::{self, Program};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::{Error, Result};
 
@@ -26,6 +26,8 @@ use crate::{Error, Result};
 pub struct EngineOptions {
     /// Adapter by number or by a part of its name; `None`: the best one.
     pub device: Option<String>,
+    /// The limits the device is opened with.
+    pub limits: Limits,
     /// Context in positions; `None`: the model's, as far as the device has room.
     pub context: Option<u32>,
     /// Sequences side by side.
@@ -48,6 +50,7 @@ impl Default for EngineOptions {
     fn default() -> Self {
         EngineOptions {
             device: None,
+            limits: Limits::Adapter,
             context: None,
             slots: 1,
             steps_per_submit: 8,
@@ -307,7 +310,7 @@ fn on_device(
 
 /// The device and the program that options ask for, not tuned.
 fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
-    let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
+    let mut gpu = Gpu::open_limited(o.device.as_deref(), o.cache.as_deref(), o.limits)?;
     if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
         adjust(&mut gpu.caps);
     }
@@ -325,8 +328,8 @@ fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
 fn fitting(model: &Model, caps: &Caps, memory: Option<u64>, wish: Wish) -> Result<Program> {
     let mut context = wish.context;
     loop {
-        let sizes = Sizes::fit(&model.hyper, caps, Wish { context, ..wish })?;
-        let program = plan::build(model, caps, sizes);
+        let program = plan::fit(model, caps, Wish { context, ..wish })?;
+        let sizes = program.sizes;
         let bytes = Memory::of(&program).total();
         let Some(memory) = memory.filter(|m| bytes > *m) else {
             return Ok(program);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::cache::Cache;
 use super::host::{HostClock, Moment};
+use super::limits::Limits;
 use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::{Error, Result};
@@ -63,6 +64,8 @@ pub struct Gpu {
     pub driver: String,
     /// What kernels may use.
     pub caps: Caps,
+    /// The limits it was opened with.
+    pub limits: Limits,
     /// Bytes that are left, where that is known.
     pub memory: Option<u64>,
     /// Bytes one buffer may have.
@@ -82,14 +85,20 @@ impl Gpu {
 
     /// [`Gpu::open`], with a folder in which compiled pipelines are kept.
     pub fn open_cached(wish: Option<&str>, dir: Option<&Path>) -> Result<Arc<Gpu>> {
+        Gpu::open_limited(wish, dir, Limits::Adapter)
+    }
+
+    /// [`Gpu::open_cached`] with no more than a profile's limits and features.
+    pub fn open_limited(
+        wish: Option<&str>,
+        dir: Option<&Path>,
+        profile: Limits,
+    ) -> Result<Arc<Gpu>> {
         let instance = adapters::instance();
         let all = adapters::list(&instance);
         let adapter = &all[adapters::pick(&all, wish)?];
-        let (info, limits) = (adapter.get_info(), adapter.limits());
-        let features = adapter.features()
-            & (wgpu::Features::SUBGROUP
-                | wgpu::Features::TIMESTAMP_QUERY
-                | wgpu::Features::PIPELINE_CACHE);
+        let info = adapter.get_info();
+        let (limits, features) = profile.of(adapter);
         let desc = wgpu::DeviceDescriptor {
             label: Some("tokstep"),
             required_features: features,
@@ -100,13 +109,21 @@ impl Gpu {
         let (device, queue) = pollster::block_on(adapter.request_device(&desc)).map_err(|e| {
             Error::DeviceRefused {
                 device: info.name.clone(),
-                reason: e.to_string(),
+                reason: match profile {
+                    Limits::Adapter => e.to_string(),
+                    _ => format!("with limits '{profile}': {e}"),
+                },
             }
         })?;
+        let subgroups = features.contains(wgpu::Features::SUBGROUP);
         let caps = Caps {
-            subgroups: features.contains(wgpu::Features::SUBGROUP),
-            subgroup_min: info.subgroup_min_size,
-            subgroup_max: info.subgroup_max_size.max(1),
+            subgroups,
+            subgroup_min: if subgroups { info.subgroup_min_size } else { 1 },
+            subgroup_max: if subgroups {
+                info.subgroup_max_size.max(1)
+            } else {
+                1
+            },
             // Its weights are read as images.
             software: info.device_type == wgpu::DeviceType::Cpu
                 && adapter
@@ -133,6 +150,7 @@ impl Gpu {
             backend: info.backend.to_str().to_string(),
             memory: caps.software.then(super::memory::available).flatten(),
             caps,
+            limits: profile,
             max_buffer: limits.max_buffer_size,
             counts: Counts::default(),
             host: HostClock::default(),
@@ -150,6 +168,7 @@ impl Gpu {
             return Err(Error::BufferTooLarge {
                 name: name.into(),
                 bytes,
+                what: "max_buffer_size",
                 limit: self.max_buffer,
             });
         }

@@ -379,6 +379,7 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
         return Err(Error::BufferTooLarge {
             name: b.name.clone(),
             bytes: b.bytes,
+            what: "max_storage_buffer_binding_size",
             limit: gpu.caps.max_storage,
         });
     }

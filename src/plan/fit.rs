@@ -42,11 +42,9 @@ fn fits(b: &Buffer, caps: &Caps) -> bool {
     match b.texture {
         None => b.bytes <= caps.max_storage,
         Some(shift) => {
-            let side = u64::from(caps.max_texture);
-            let lines = b.bytes >> (shift + 4);
-            b.layers <= caps.max_layers
-                && 1 << shift <= side.max(64) // the shortest line; every device has that
-                && lines / u64::from(b.layers.max(1)) <= side
+            // Sides are powers of two, so lines are no longer than that either.
+            let lines = (b.bytes >> (shift + 4)) / u64::from(b.layers.max(1));
+            b.layers <= caps.max_layers && lines <= u64::from(caps.max_texture)
         }
     }
 }

@@ -362,13 +362,28 @@ pub enum Error {
         limit: u64,
     },
     #[error(
-        "not enough device memory for {name} ({bytes} bytes): {reason}; choose a smaller model or \
-         context (-c)"
+        "not enough device memory for {name} ({bytes} bytes of {pool}): {reason}; choose a smaller \
+         model or context (-c)"
     )]
     OutOfMemory {
         name: String,
+        pool: &'static str,
         bytes: u64,
         reason: String,
+    },
+    #[error(
+        "the model with a context of {context} takes {bytes} bytes, and the device has {memory} \
+         left; {}",
+        match largest {
+            Some(n) => format!("the largest context that fits is {n} (-c {n}, or -c auto)"),
+            None => "no context is small enough: choose a smaller model, -c makes no difference".into(),
+        }
+    )]
+    NoRoom {
+        context: u32,
+        bytes: u64,
+        memory: u64,
+        largest: Option<u32>,
     },
     #[error("shader {shader} does not compile, at shaders/{file}:{line}: {message}")]
     Shader {

@@ -1,6 +1,6 @@
 //! `tokstep info`: what is in a file, what it needs, and what of it we cannot run.
 
-use super::{load, out};
+use super::{fit, load, out};
 use clap::Args;
 use std::collections::BTreeMap;
 use tokstep::engine::Memory;
@@ -18,6 +18,7 @@ use tokstep::{Error, Result, quant, synth};
 Examples:
   tokstep info model.gguf
   tokstep info -m smollm2 -c 4096
+  tokstep info -m smollm2 --fit
   tokstep info --synthetic qwen3-4b:q8_0
   tokstep info model.gguf --full --tensors")]
 pub struct InfoArgs {
@@ -41,6 +42,9 @@ pub struct InfoArgs {
     device: Option<String>,
     #[command(flatten)]
     limits: load::LimitsArgs,
+    /// Show what contexts take of the device's memory, and which fit; nothing else
+    #[arg(long, conflicts_with_all = ["context", "full", "tensors"])]
+    fit: bool,
     /// List every tensor with its type and shape
     #[arg(long)]
     tensors: bool,
@@ -52,6 +56,11 @@ pub fn run(args: &InfoArgs) -> Result<()> {
         Some(wish) => synth::open(wish)?,
         None => Gguf::open(&load::path(model.expect("clap requires one"))?)?,
     };
+    let device = args.device.as_deref().filter(|d| !d.is_empty());
+    if args.fit {
+        let gpu = Gpu::open_limited(device, None, args.limits.limits)?;
+        return fit::table(&Model::from_gguf(&gguf)?, &gpu);
+    }
     out::line(format_args!("file       {}", gguf.path().display()))?;
     out::line(format_args!(
         "format     GGUF v{}, {} bytes, alignment {}",
@@ -91,12 +100,7 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     let model = Model::from_gguf(&gguf);
     if let Ok(model) = &model {
         out::line("\nmemory")?;
-        for line in memory(
-            model,
-            args.context,
-            args.device.as_deref().filter(|d| !d.is_empty()),
-            args.limits.limits,
-        ) {
+        for line in memory(model, args.context, device, args.limits.limits) {
             out::line(format_args!("  {line}"))?;
         }
     }
@@ -138,7 +142,7 @@ fn memory(
             .collect(),
     };
     let mut lines = vec![format!(
-        "on {device}, in MiB: weights, KV cache, scratch, all"
+        "on {device}, in MiB: weights, KV cache, scratch, other, all"
     )];
     for context in contexts {
         lines.push(match plan::fit(model, &caps, wish(Some(context))) {
@@ -146,10 +150,11 @@ fn memory(
                 let m = Memory::of(&program);
                 let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
                 format!(
-                    "context {context:7}  {:9.1} {:9.1} {:9.1} {:9.1}",
+                    "context {context:7}  {:9.1} {:9.1} {:9.1} {:9.1} {:9.1}",
                     mib(m.weights),
                     mib(m.kv),
                     mib(m.scratch),
+                    mib(m.params + m.staging + m.readback),
                     mib(m.total())
                 )
             }

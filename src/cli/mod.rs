@@ -4,6 +4,7 @@
 mod bench;
 mod chat;
 mod devices;
+mod fit;
 mod info;
 mod interrupt;
 mod json;

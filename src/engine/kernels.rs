@@ -8,7 +8,7 @@ use crate::gpu::{Gpu, GpuProgram, Limits};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::alone::{self, Kind};
-use crate::plan::{Batch, Which};
+use crate::plan::{Batch, Pool, Which};
 use crate::{Error, Result};
 
 /// A timing this long is a good one, in seconds.
@@ -134,6 +134,7 @@ impl KernelBench {
         if let Some(memory) = gpu.memory.filter(|left| copies * bytes > *left) {
             return Err(Error::OutOfMemory {
                 name: format!("{} copies of {}", copies, m.label),
+                pool: Pool::Weights.name(),
                 bytes: copies * bytes,
                 reason: format!("only {memory} bytes are left"),
             });

@@ -20,12 +20,14 @@ mod trusted;
 mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
-pub use device::{Counts, Gpu};
+pub use device::{Counts, Gpu, Pools};
 pub use host::{HostClock, HostTimes, Spent};
 pub use limits::Limits;
+pub use make::PARAMS_BYTES;
 pub use profile::StepTime;
 pub use program::{GpuProgram, LoadTimes, Loading};
 pub use read::Staging;
+pub use upload::staging_bytes;
 
 /// Recorded work, ready to be submitted once. The engine hands these around without naming wgpu.
 pub type Commands = wgpu::CommandBuffer;

@@ -30,16 +30,6 @@ pub enum Resource {
     },
 }
 
-impl Resource {
-    /// Bytes that copies must be whole multiples of.
-    pub(super) fn line(&self) -> usize {
-        match self {
-            Resource::Buffer(_) => 16,
-            Resource::Texture { shift, .. } => 16 << shift,
-        }
-    }
-}
-
 /// A step ready to be recorded.
 pub struct GpuStep {
     pub pipeline: usize,
@@ -134,8 +124,8 @@ impl GpuProgram {
             progress(Loading::Weights(bytes))
         })?;
         let maker = Maker::new(&gpu, &program, &resources)?;
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let pieces = upload::pieces(&program.buffers, &resources);
+        let workers = upload::workers();
+        let pieces = upload::pieces(&program.buffers);
         let upload = Upload::new(&gpu, &resources, pieces, workers);
         // This thread hands pieces to the device and tells the progress; the others repack, and one
         // makes pipelines, on all cores as well.
@@ -354,7 +344,8 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
             height: (b.bytes / (16 << shift)) as u32 / layers,
             depth_or_array_layers: layers,
         };
-        let texture = gpu.allocate(&b.name, b.bytes, || {
+        let bytes = 16 * u64::from(size.width) * u64::from(size.height) * u64::from(layers);
+        let texture = gpu.allocate(b.pool, &b.name, bytes, || {
             gpu.device.create_texture(&wgpu::TextureDescriptor {
                 label: Some(&b.name),
                 size,
@@ -387,5 +378,7 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
         | wgpu::BufferUsages::UNIFORM
         | wgpu::BufferUsages::COPY_DST
         | wgpu::BufferUsages::COPY_SRC;
-    Ok(Resource::Buffer(gpu.buffer(&b.name, b.bytes, usage)?))
+    Ok(Resource::Buffer(
+        gpu.buffer_of(b.pool, &b.name, b.bytes, usage)?,
+    ))
 }

@@ -23,6 +23,36 @@ pub enum Pool {
     Kv,
     /// Activations, logits, step state.
     Scratch,
+    /// Parameters of all steps.
+    Params,
+    /// What weights pass through on their way to the device.
+    Staging,
+    /// What results pass through on their way to the host, and whatever measures.
+    Readback,
+}
+
+impl Pool {
+    /// All pools.
+    pub const ALL: [Pool; 6] = [
+        Pool::Weights,
+        Pool::Kv,
+        Pool::Scratch,
+        Pool::Params,
+        Pool::Staging,
+        Pool::Readback,
+    ];
+
+    /// `weights`, `kv`, ...
+    pub fn name(self) -> &'static str {
+        match self {
+            Pool::Weights => "weights",
+            Pool::Kv => "kv",
+            Pool::Scratch => "scratch",
+            Pool::Params => "params",
+            Pool::Staging => "staging",
+            Pool::Readback => "readback",
+        }
+    }
 }
 
 /// What the user asks for.

@@ -50,7 +50,7 @@ pub fn table(model: &Model, gpu: &Gpu) -> Result<()> {
     for row in &rows {
         line(row)?;
     }
-    let largest = rows.iter().filter(|r| r.fits == Some(true)).next_back();
+    let largest = rows.iter().rfind(|r| r.fits == Some(true));
     match (gpu.memory, largest) {
         (None, _) => {
             out::line("what fits is not known here: nothing is refused before it is tried")

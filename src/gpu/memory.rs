@@ -70,6 +70,20 @@ mod tests {
         assert_eq!(parse("MemAvailable: much\n"), None);
     }
 
+    /// Whatever devices there are, software ones too: what Vulkan says can be used.
+    #[test]
+    fn vulkan_tells_its_heaps() {
+        for adapter in super::super::adapters::list(&super::super::adapters::instance()) {
+            let info = adapter.get_info();
+            let heaps = trusted::heaps(&adapter);
+            println!("{}: {heaps:?}", info.name);
+            assert_eq!(heaps.is_some(), info.backend == wgpu::Backend::Vulkan);
+            for h in heaps.into_iter().flatten() {
+                assert!(h.bytes > 0 && h.left.is_none_or(|n| n <= h.bytes), "{h:?}");
+            }
+        }
+    }
+
     #[test]
     fn the_heap_that_counts() {
         let heap = |bytes, local, left| Heap { bytes, local, left };

@@ -76,7 +76,6 @@ mod tests {
         for adapter in super::super::adapters::list(&super::super::adapters::instance()) {
             let info = adapter.get_info();
             let heaps = trusted::heaps(&adapter);
-            println!("{}: {heaps:?}", info.name);
             assert_eq!(heaps.is_some(), info.backend == wgpu::Backend::Vulkan);
             for h in heaps.into_iter().flatten() {
                 assert!(h.bytes > 0 && h.left.is_none_or(|n| n <= h.bytes), "{h:?}");

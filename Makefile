@@ -1,6 +1,6 @@
 # What people type. Everything here is plain cargo plus two small scripts.
 
-.PHONY: chat build test check
+.PHONY: chat build test test-all check
 
 # Named in the log of `tokstep bench --log`.
 export TOKSTEP_COMMIT ?= $(shell git rev-parse --short HEAD 2>/dev/null)
@@ -16,11 +16,33 @@ build:
 
 # Everything, on whatever Vulkan device there is (lavapipe if none).
 # (Mesa's device-select layer complains where there is no desktop session; tests pick devices themselves.)
-test: export NODEVICE_SELECT = 1
+# Then what runs kernels once more, with no more of the device than a browser gives.
+test test-all: export NODEVICE_SELECT = 1
 test:
 	@scripts/vulkan.sh
 	@scripts/models.sh
 	cargo test --locked
+	TOKSTEP_LIMITS=browser cargo test --locked $(NARROW)
+
+NARROW = --test kernels --test models --test decode_loop --test shards --test sampling_gpu
+
+# Everything with all limits, and what needs a device with small ones as well and on SwiftShader, whose
+# loader file SWIFTSHADER_ICD names.
+GPU_TESTS = $(NARROW) --test verify --test sessions --test load --test tune --test synth --test soak \
+	--test golden --test run --test bench
+SWIFTSHADER_ICD ?= $(firstword $(wildcard /usr/lib/chromium/vk_swiftshader_icd.json \
+	/usr/share/vulkan/icd.d/vk_swiftshader_icd.json))
+test-all:
+	@scripts/vulkan.sh
+	@scripts/models.sh
+	cargo test --locked
+	TOKSTEP_LIMITS=browser cargo test --locked $(GPU_TESTS)
+	TOKSTEP_LIMITS=low cargo test --locked $(GPU_TESTS)
+ifeq ($(SWIFTSHADER_ICD),)
+	@echo "SwiftShader is not here: skipped (SWIFTSHADER_ICD=/path/of/vk_swiftshader_icd.json runs it)"
+else
+	VK_ICD_FILENAMES=$(SWIFTSHADER_ICD) cargo test --locked $(GPU_TESTS)
+endif
 
 check:
 	cargo fmt --check

@@ -342,22 +342,48 @@ pub enum Error {
     #[error("device {device} gave no answer: {reason}")]
     DeviceStuck { device: String, reason: String },
     #[error(
-        "{name} needs {bytes} bytes in one buffer, the device allows {limit}; choose a smaller \
-         context (-c)"
+        "{name} needs {bytes} bytes in one piece, the device's {what} is {limit}; choose a smaller \
+         context (-c), fewer sequences or a device with larger limits (tokstep devices, --limits)"
     )]
     BufferTooLarge {
         name: String,
         bytes: u64,
+        what: &'static str,
         limit: u64,
     },
     #[error(
-        "not enough device memory for {name} ({bytes} bytes): {reason}; choose a smaller model or \
-         context (-c)"
+        "a row of {matrix} needs {bytes} bytes, and the device has room for {limit} bytes in one \
+         piece: too little for a tile of rows; choose a device with larger limits (tokstep devices, \
+         --limits)"
+    )]
+    RowTooLarge {
+        matrix: String,
+        bytes: u64,
+        limit: u64,
+    },
+    #[error(
+        "not enough device memory for {name} ({bytes} bytes of {pool}): {reason}; choose a smaller \
+         model or context (-c)"
     )]
     OutOfMemory {
         name: String,
+        pool: &'static str,
         bytes: u64,
         reason: String,
+    },
+    #[error(
+        "the model with a context of {context} takes {bytes} bytes, and the device has {memory} \
+         left; {}",
+        match largest {
+            Some(n) => format!("the largest context that fits is {n} (-c {n}, or -c auto)"),
+            None => "no context is small enough: choose a smaller model, -c makes no difference".into(),
+        }
+    )]
+    NoRoom {
+        context: u32,
+        bytes: u64,
+        memory: u64,
+        largest: Option<u32>,
     },
     #[error("shader {shader} does not compile, at shaders/{file}:{line}: {message}")]
     Shader {
@@ -377,16 +403,20 @@ pub enum Error {
     #[error("a context of {context} positions is too small; give -c at least 1")]
     ContextTooSmall { context: u32 },
     #[error(
-        "a context of {context} positions for {slots} sequence(s) does not fit this device; the \
-         largest that does is {largest} (-c)"
+        "a context of {context} positions for {slots} sequence(s) does not fit this device, whose \
+         max_storage_buffer_binding_size is {limit}: a layer's keys are one binding; the largest \
+         that does is {largest} (-c)"
     )]
     ContextTooLarge {
         context: u32,
         largest: u32,
         slots: u32,
+        limit: u64,
     },
     #[error(
-        "the logits of {slots} sequence(s) over {n_vocab} tokens do not fit a binding of {limit} bytes"
+        "the logits of {slots} sequence(s) over {n_vocab} tokens do not fit a binding: the device's \
+         max_storage_buffer_binding_size is {limit}; choose fewer sequences or a device with larger \
+         limits (tokstep devices, --limits)"
     )]
     LogitsTooLarge {
         n_vocab: u32,

@@ -14,6 +14,7 @@ fn model(name: &str) -> PathBuf {
 fn load(name: &str, o: EngineOptions) -> Engine {
     let o = EngineOptions {
         device: common::device(),
+        limits: common::limits(),
         ..o
     };
     Engine::load(&model(name), &o, &mut |_| ()).unwrap()
@@ -232,6 +233,7 @@ fn a_sequence_that_is_not_finite_ends_alone() {
         slots: 2,
         steps_per_submit: 1,
         device: common::device(),
+        limits: common::limits(),
         ..Default::default()
     };
     let e = Engine::load(&path, &options, &mut |_| ()).unwrap();

@@ -52,6 +52,7 @@ fn check(model: &Path, golden: &str) {
     let options = EngineOptions {
         context: Some(1024),
         device: common::device(),
+        limits: common::limits(),
         ..Default::default()
     };
     let engine = Engine::load(model, &options, &mut |_| ()).unwrap();

@@ -98,6 +98,7 @@ fn on_device(adjust: Option<fn(&mut Caps)>) {
         let options = EngineOptions {
             adjust,
             device: common::device(),
+            limits: common::limits(),
             context: Some(64),
             ..Default::default()
         };

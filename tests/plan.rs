@@ -3,6 +3,9 @@
 //!
 //! After a wanted change: `UPDATE_EXPECT=1 cargo test --test plan`, and read the difference.
 
+#[path = "plan/profiles.rs"]
+mod profiles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

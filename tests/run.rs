@@ -364,8 +364,57 @@ fn chat_without_a_terminal_answers_once() {
     assert!(stderr(&o).contains("this turn alone"), "{}", stderr(&o));
 }
 
+/// What memory a model takes is told before and after, and `-c auto` takes what there is room for.
+fn memory_is_told() {
+    let model = file("cases/models/llama_q4_k.gguf");
+    let table = answer(&["info", "-m", &model, "--fit"]);
+    let own = table.lines().find(|l| l.trim_start().starts_with("256 "));
+    let own = own.unwrap_or_else(|| panic!("{table}"));
+    assert!(own.ends_with(" yes") || own.ends_with(" ?"), "{own}");
+    for word in ["Q4_K", "all, f16", "left: "] {
+        assert!(table.contains(word), "{table}");
+    }
+    let args = [
+        "run",
+        "-v",
+        "-m",
+        &model,
+        "--raw",
+        "-p",
+        "a",
+        "-n",
+        "1",
+        "--no-tune",
+        "-c",
+    ];
+    let o = tokstep(&[&args[..], &["auto"]].concat(), b"");
+    let err = stderr(&o);
+    assert_eq!(o.status.code(), Some(0), "{err}");
+    assert!(err.contains("context 256, "), "{err}");
+    let profile = common::limits();
+    assert!(err.contains(&format!("limits {profile};")), "{err}");
+    for pool in ["weights", "kv", "scratch", "params", "staging", "readback"] {
+        let line = err
+            .lines()
+            .map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let line = line.into_iter().find(|w| w.get(1) == Some(&pool));
+        let line = line.unwrap_or_else(|| panic!("no {pool} in {err}"));
+        assert!(line[2] == line[3] && line[2] != "0", "{line:?}");
+    }
+    // A binding has no room for the keys of so many positions.
+    let o = tokstep(&[&args[..], &["16000000"]].concat(), b"");
+    let err = stderr(&o);
+    assert_eq!(o.status.code(), Some(1), "{err}");
+    assert!(err.contains("max_storage_buffer_binding_size"), "{err}");
+    let words = ["run", "-m", &model, "-p", "a", "--limits", "high"];
+    let o = tokstep(&words, b"");
+    assert_eq!(o.status.code(), Some(2), "{}", stderr(&o));
+    assert!(stderr(&o).contains("adapter, browser, low"));
+}
+
 fn main() {
     common::run(vec![
+        gpu_trial("memory_is_told", memory_is_told),
         gpu_trial("gguf_cases", gguf_cases),
         gpu_trial("scripts", scripts),
         gpu_trial(

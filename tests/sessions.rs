@@ -10,6 +10,7 @@ fn sessions_by_turns() {
         slots: 3,
         context: Some(40),
         device: common::device(),
+        limits: common::limits(),
         ..EngineOptions::default()
     };
     let engine = Engine::load(
@@ -62,6 +63,7 @@ fn more_than_a_tile_of_sequences() {
             slots,
             context: Some(40),
             device: common::device(),
+            limits: common::limits(),
             ..EngineOptions::default()
         };
         let path = common::case("cases/models/llama_q8_0.gguf");

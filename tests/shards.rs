@@ -60,6 +60,7 @@ fn load(model: &str, adjust: fn(&mut Caps)) -> Result<Engine, Error> {
     let o = EngineOptions {
         adjust: Some(adjust),
         device: common::device(),
+        limits: common::limits(),
         context: Some(64),
         ..EngineOptions::default()
     };

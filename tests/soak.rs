@@ -9,6 +9,7 @@ fn load(name: &str, o: EngineOptions) -> Engine {
     let path = common::case("cases/models").join(name);
     let o = EngineOptions {
         device: common::device(),
+        limits: common::limits(),
         ..o
     };
     Engine::load(&path, &o, &mut |_| ()).unwrap()

@@ -15,12 +15,12 @@ fn as_it_is(_: &mut Caps) {}
 /// Shards whose borders are no multiples of a period, and rows that end inside a texture line.
 fn small_textures(c: &mut Caps) {
     c.software = true;
-    c.max_texture = 600;
+    c.max_texture = c.max_texture.min(600);
 }
 
 fn small_bindings(c: &mut Caps) {
     c.software = false;
-    c.max_storage = 5_000_000;
+    c.max_storage = c.max_storage.min(5_000_000);
 }
 
 /// `n` tokens of an answer, and the logits of the last prompt token.
@@ -28,6 +28,7 @@ fn outcome(gguf: &Gguf, adjust: Adjust, n: u32) -> (Vec<u32>, Vec<f32>) {
     let o = EngineOptions {
         adjust: Some(adjust),
         device: common::device(),
+        limits: common::limits(),
         context: Some(64),
         ..EngineOptions::default()
     };

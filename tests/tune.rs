@@ -25,6 +25,7 @@ fn file(name: &str) -> std::path::PathBuf {
 fn options(tuning: Tune) -> EngineOptions {
     EngineOptions {
         device: common::device(),
+        limits: common::limits(),
         context: Some(128),
         tuning,
         ..Default::default()
@@ -62,7 +63,9 @@ fn every_cut_is_right() {
             "{report:?}"
         );
         for m in &report.measured {
-            assert!(m.tried.len() >= 4 && m.chosen.is_some(), "{m:?}");
+            // Without subgroups there is a way less.
+            let least = 3 + usize::from(common::limits() == common::Limits::Adapter);
+            assert!(m.tried.len() >= least && m.chosen.is_some(), "{m:?}");
             for t in &m.tried {
                 let Outcome::Timed(ns) = t.outcome else {
                     panic!("{name}: {}: {t:?}", m.shape)

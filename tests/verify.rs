@@ -13,6 +13,7 @@ fn whole_answers_agree_step_by_step() {
             context: Some(128),
             verify: true,
             device: common::device(),
+            limits: common::limits(),
             ..Default::default()
         };
         let e = Engine::load(&path, &o, &mut |_| ()).unwrap();

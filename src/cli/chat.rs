@@ -2,7 +2,7 @@
 //! the whole conversation, keeps what the cache already holds of it and prefills the rest.
 
 use super::json::{decode_rate, prompt_rate};
-use super::load::{self, ModelArgs};
+use super::load::{self, Context, ModelArgs};
 use super::pace::{self, PaceArgs};
 use super::prompt::{self, message};
 use super::sample::SampleArgs;
@@ -31,10 +31,10 @@ Examples:
 pub struct ChatArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Maximum context in tokens [default: the model's, as far as it fits into memory]
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
+    /// Maximum context in tokens; auto: the largest that fits into memory [default: the model's, as far as
+    /// it fits, and its cache at most 1 GiB]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
+    context: Option<Context>,
     /// System message
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
@@ -62,9 +62,8 @@ pub fn run(args: &ChatArgs) -> Result<()> {
     let engine = load::engine(
         &args.model,
         EngineOptions {
-            context: args.context,
             pace: args.pace.options(),
-            ..EngineOptions::default()
+            ..load::sized(args.context)
         },
     )?;
     let mut chat = Chat {

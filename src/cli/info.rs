@@ -1,11 +1,11 @@
 //! `tokstep info`: what is in a file, what it needs, and what of it we cannot run.
 
-use super::{load, out};
+use super::{fit, load, out};
 use clap::Args;
 use std::collections::BTreeMap;
 use tokstep::engine::Memory;
 use tokstep::gguf::{Array, Gguf, Value};
-use tokstep::gpu::Gpu;
+use tokstep::gpu::{Gpu, Limits};
 use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
 use tokstep::plan::{self, Sizes};
@@ -18,6 +18,7 @@ use tokstep::{Error, Result, quant, synth};
 Examples:
   tokstep info model.gguf
   tokstep info -m smollm2 -c 4096
+  tokstep info -m smollm2 --fit
   tokstep info --synthetic qwen3-4b:q8_0
   tokstep info model.gguf --full --tensors")]
 pub struct InfoArgs {
@@ -39,6 +40,11 @@ pub struct InfoArgs {
     /// Adapter to show the memory for: its number or a part of its name
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
+    #[command(flatten)]
+    limits: load::LimitsArgs,
+    /// Show what contexts take of the device's memory, and which fit; nothing else
+    #[arg(long, conflicts_with_all = ["context", "full", "tensors"])]
+    fit: bool,
     /// List every tensor with its type and shape
     #[arg(long)]
     tensors: bool,
@@ -50,6 +56,11 @@ pub fn run(args: &InfoArgs) -> Result<()> {
         Some(wish) => synth::open(wish)?,
         None => Gguf::open(&load::path(model.expect("clap requires one"))?)?,
     };
+    let device = args.device.as_deref().filter(|d| !d.is_empty());
+    if args.fit {
+        let gpu = Gpu::open_limited(device, None, args.limits.limits)?;
+        return fit::table(&Model::from_gguf(&gguf)?, &gpu);
+    }
     out::line(format_args!("file       {}", gguf.path().display()))?;
     out::line(format_args!(
         "format     GGUF v{}, {} bytes, alignment {}",
@@ -89,11 +100,7 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     let model = Model::from_gguf(&gguf);
     if let Ok(model) = &model {
         out::line("\nmemory")?;
-        for line in memory(
-            model,
-            args.context,
-            args.device.as_deref().filter(|d| !d.is_empty()),
-        ) {
+        for line in memory(model, args.context, device, args.limits.limits) {
             out::line(format_args!("  {line}"))?;
         }
     }
@@ -108,8 +115,13 @@ pub fn run(args: &InfoArgs) -> Result<()> {
 }
 
 /// What the model takes on the device that would be picked, a line per context.
-fn memory(model: &Model, context: Option<u32>, device: Option<&str>) -> Vec<String> {
-    let (caps, device) = match Gpu::open(device) {
+fn memory(
+    model: &Model,
+    context: Option<u32>,
+    device: Option<&str>,
+    limits: Limits,
+) -> Vec<String> {
+    let (caps, device) = match Gpu::open_limited(device, None, limits) {
         Ok(gpu) => (gpu.caps.clone(), gpu.name.clone()),
         Err(e) => return vec![format!("unknown: {e}")],
     };
@@ -130,18 +142,19 @@ fn memory(model: &Model, context: Option<u32>, device: Option<&str>) -> Vec<Stri
             .collect(),
     };
     let mut lines = vec![format!(
-        "on {device}, in MiB: weights, KV cache, scratch, all"
+        "on {device}, in MiB: weights, KV cache, scratch, other, all"
     )];
     for context in contexts {
-        lines.push(match Sizes::fit(&model.hyper, &caps, wish(Some(context))) {
-            Ok(sizes) => {
-                let m = Memory::of(&plan::build(model, &caps, sizes));
+        lines.push(match plan::fit(model, &caps, wish(Some(context))) {
+            Ok(program) => {
+                let m = Memory::of(&program);
                 let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
                 format!(
-                    "context {context:7}  {:9.1} {:9.1} {:9.1} {:9.1}",
+                    "context {context:7}  {:9.1} {:9.1} {:9.1} {:9.1} {:9.1}",
                     mib(m.weights),
                     mib(m.kv),
                     mib(m.scratch),
+                    mib(m.params + m.staging + m.readback),
                     mib(m.total())
                 )
             }

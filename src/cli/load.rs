@@ -1,11 +1,12 @@
 //! From flags to a loaded engine: MODEL is a path or a known name, with bars on the way.
 
-use super::{progress, pull};
+use super::{out, progress, pull};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::path::PathBuf;
 use tokstep::Result;
 use tokstep::engine::{Engine, EngineOptions, LoadStage, Tune};
+use tokstep::gpu::Limits;
 use tokstep::models::{self, Named};
 
 /// Which model, on which device.
@@ -18,7 +19,56 @@ pub struct ModelArgs {
     #[arg(long, env = "TOKSTEP_DEVICE")]
     pub device: Option<String>,
     #[command(flatten)]
+    pub limits: LimitsArgs,
+    #[command(flatten)]
     pub kernels: KernelArgs,
+}
+
+/// The limits a device is opened with.
+#[derive(Args, Clone, Copy)]
+pub struct LimitsArgs {
+    /// Ask no more of the device than: adapter (all it has), browser (WebGPU's defaults), low (bindings
+    /// of 1 MiB)
+    #[arg(
+        long,
+        env = "TOKSTEP_LIMITS",
+        value_name = "PROFILE",
+        default_value = "adapter"
+    )]
+    pub limits: Limits,
+}
+
+/// Positions of a context, or as many as fit.
+#[derive(Clone, Copy)]
+pub enum Context {
+    /// So many.
+    Of(u32),
+    /// The largest that fits, at most the model's.
+    Auto,
+}
+
+impl std::str::FromStr for Context {
+    type Err = String;
+
+    fn from_str(s: &str) -> std::result::Result<Context, String> {
+        match (s, s.parse()) {
+            ("auto", _) => Ok(Context::Auto),
+            (_, Ok(n)) if n > 0 => Ok(Context::Of(n)),
+            _ => Err("it must be a number of tokens from 1 on, or auto".into()),
+        }
+    }
+}
+
+/// The options of `-c`.
+pub fn sized(context: Option<Context>) -> EngineOptions {
+    EngineOptions {
+        context: match context {
+            Some(Context::Of(n)) => Some(n),
+            _ => None,
+        },
+        largest: matches!(context, Some(Context::Auto)),
+        ..EngineOptions::default()
+    }
 }
 
 /// Which kernels are used.
@@ -82,6 +132,7 @@ pub fn path(model: &str) -> Result<PathBuf> {
 pub fn engine(args: &ModelArgs, options: EngineOptions) -> Result<Engine> {
     let options = args.kernels.put(EngineOptions {
         device: args.device.clone(),
+        limits: args.limits.limits,
         ..options
     });
     let path = path(&args.model)?;
@@ -149,6 +200,27 @@ pub fn under_bars(
             info.without.join(", ")
         );
     }
+    if let Some(wanted) = info.wanted_context {
+        out::say(format_args!(
+            "context {} instead of {wanted}: the largest that fits {} (limits {}, {} MiB left: {})",
+            info.context,
+            info.device,
+            info.limits,
+            info.memory_left
+                .map_or("?".into(), |n| (n >> 20).to_string()),
+            info.memory_source,
+        ));
+    }
+    tracing::info!(
+        "limits {}; memory in bytes, planned and allocated:",
+        info.limits
+    );
+    for ((pool, planned), (_, made)) in info.memory.pools().into_iter().zip(info.allocated.pools())
+    {
+        tracing::info!("  {:9} {planned:>14} {made:>14}", pool.name());
+    }
+    let left = info.memory_left.map_or("?".into(), |n| n.to_string());
+    tracing::info!("  {:9} {left:>14} ({})", "left", info.memory_source);
     if info.context > info.model_context {
         tracing::warn!(
             "the model was trained for {} tokens of context, not for {}: what it writes behind them may be bad",

@@ -5,6 +5,7 @@ mod bench;
 mod chat;
 mod devices;
 mod doctor;
+mod fit;
 mod info;
 mod interrupt;
 mod json;

@@ -1,7 +1,7 @@
 //! `tokstep run`: one answer, streamed, or as one JSON object.
 
 use super::json::{self, Answer, Timings};
-use super::load::{self, ModelArgs};
+use super::load::{self, Context, ModelArgs};
 use super::pace::{self, PaceArgs};
 use super::prompt::PromptArgs;
 use super::sample::SampleArgs;
@@ -24,10 +24,10 @@ Examples:
 pub struct RunArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Maximum context in tokens [default: the model's, as far as it fits into memory]
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    context: Option<u32>,
+    /// Maximum context in tokens; auto: the largest that fits into memory [default: the model's, as far as
+    /// it fits, and its cache at most 1 GiB]
+    #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
+    context: Option<Context>,
     /// Print one JSON object: prompt_tokens, tokens, text, stop, seed, device, timings
     #[arg(long)]
     json: bool,
@@ -47,10 +47,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let engine = load::engine(
         &args.model,
         EngineOptions {
-            context: args.context,
             verify: args.verify,
             pace: args.pace.options(),
-            ..EngineOptions::default()
+            ..load::sized(args.context)
         },
     )?;
     let ids = args.prompt.ids(&given, &engine)?;

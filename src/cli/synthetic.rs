@@ -1,10 +1,11 @@
 //! `--synthetic` and `--gguf-out`: a model that exists by shape only, in the place of a file.
 
-use super::load::{self, KernelArgs, ModelArgs};
+use super::load::{self, KernelArgs, LimitsArgs, ModelArgs};
 use super::{out, progress};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use tokstep::engine::{Engine, EngineOptions};
+use tokstep::gpu::Limits;
 use tokstep::{Result, synth};
 
 /// A model from a file or one made up, and on which device.
@@ -23,6 +24,8 @@ pub struct SourceArgs {
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
+    #[command(flatten)]
+    limits: LimitsArgs,
     #[command(flatten)]
     kernels: KernelArgs,
 }
@@ -56,6 +59,11 @@ impl SourceArgs {
         self.device.as_deref()
     }
 
+    /// The limits it is opened with.
+    pub fn limits(&self) -> Limits {
+        self.limits.limits
+    }
+
     /// With `--gguf-out`, writes that file; whether there was one to write.
     pub fn write(&self) -> Result<bool> {
         let (Some(wish), Some(path)) = (&self.synthetic, &self.gguf_out) else {
@@ -83,12 +91,17 @@ impl SourceArgs {
             let args = ModelArgs {
                 model,
                 device,
+                limits: self.limits,
                 kernels,
             };
             return load::engine(&args, options);
         };
         let gguf = synth::open(wish)?;
-        let options = self.kernels.put(EngineOptions { device, ..options });
+        let options = self.kernels.put(EngineOptions {
+            device,
+            limits: self.limits.limits,
+            ..options
+        });
         load::under_bars(|progress| Engine::load_gguf(&gguf, &options, progress))
     }
 }

@@ -32,6 +32,8 @@ pub struct TuneArgs {
     /// Adapter to use: its number or a part of its name, as `tokstep devices` shows them
     #[arg(long, env = "TOKSTEP_DEVICE")]
     device: Option<String>,
+    #[command(flatten)]
+    limits: load::LimitsArgs,
     /// Begin nothing that might take longer than what is left of this time
     #[arg(long, value_name = "SECONDS", default_value_t = 30,
           value_parser = clap::value_parser!(u32).range(0..=86400))]
@@ -48,6 +50,7 @@ pub fn run(args: &TuneArgs) -> Result<()> {
     };
     let options = EngineOptions {
         device: args.device.clone(),
+        limits: args.limits.limits,
         tuning: models::tuning_dir().map_or(Tune::Off, Tune::Cached),
         ..EngineOptions::default()
     };

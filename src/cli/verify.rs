@@ -38,6 +38,8 @@ pub struct VerifyArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    limits: load::LimitsArgs,
+    #[command(flatten)]
     fault: load::FaultArg,
 }
 
@@ -48,6 +50,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         cache: models::pipelines_dir().ok(),
         proofs: models::proofs_dir().ok(),
         fault: args.fault.fault.clone(),
+        limits: args.limits.limits,
         ..EngineOptions::default()
     };
     if args.forget {

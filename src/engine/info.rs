@@ -1,11 +1,12 @@
 //! What a loaded engine can say of itself, and what a context costs.
 
+use super::fitting::Memory;
 use super::quarantine::Caught;
 use super::roofline::Work;
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, LoadTimes};
+use crate::gpu::{Gpu, Limits, LoadTimes};
 use crate::model::Model;
-use crate::plan::{Pool, Program, sizes};
+use crate::plan::{Program, sizes};
 
 /// Facts of a load.
 #[derive(Clone, Debug)]
@@ -38,8 +39,18 @@ pub struct EngineInfo {
     pub driver: String,
     /// Dispatches of one decode step.
     pub dispatches_per_token: u32,
-    /// Bytes by pool, as allocated.
+    /// Bytes by pool, as planned before anything was allocated.
     pub memory: Memory,
+    /// Bytes by pool that the load asked the device for.
+    pub allocated: Memory,
+    /// Bytes the device had left before, where that is known.
+    pub memory_left: Option<u64>,
+    /// How that is known, or why not.
+    pub memory_source: &'static str,
+    /// The limits it was opened with.
+    pub limits: Limits,
+    /// Where there was no room for the context wanted, that one.
+    pub wanted_context: Option<u32>,
     /// Bytes of matrices in the file.
     pub matrix_bytes: u64,
     /// Milliseconds from opening the file to the end of the warm-up.
@@ -65,38 +76,6 @@ pub struct Load {
     pub tokenizer_ms: f64,
     /// Weights, pipelines, warm-up.
     pub device: LoadTimes,
-}
-
-/// Bytes by pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Memory {
-    pub weights: u64,
-    pub kv: u64,
-    pub scratch: u64,
-}
-
-impl Memory {
-    /// Adds up a program's buffers.
-    pub fn of(p: &Program) -> Memory {
-        let sum = |pool: Pool| {
-            p.buffers
-                .iter()
-                .filter(|b| b.pool == pool)
-                .map(|b| b.bytes)
-                .sum()
-        };
-        Memory {
-            weights: sum(Pool::Weights),
-            kv: sum(Pool::Kv),
-            scratch: sum(Pool::Scratch),
-        }
-    }
-
-    /// All pools.
-    pub fn total(&self) -> u64 {
-        self.weights + self.kv + self.scratch
-    }
 }
 
 pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInfo {
@@ -139,6 +118,11 @@ pub(super) fn describe(g: &Gguf, m: &Model, gpu: &Gpu, p: &Program) -> EngineInf
         driver: gpu.driver.clone(),
         dispatches_per_token: p.decode.dispatches() as u32,
         memory: Memory::of(p),
+        allocated: Memory::default(),
+        memory_left: gpu.memory,
+        memory_source: gpu.memory_source,
+        limits: gpu.limits,
+        wanted_context: None,
         matrix_bytes: m.weights.matrices().iter().map(|m| m.file_bytes()).sum(),
         load_ms: 0.0,
         load: Load::default(),

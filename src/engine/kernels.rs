@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::gguf::Gguf;
-use crate::gpu::{Gpu, GpuProgram};
+use crate::gpu::{Gpu, GpuProgram, Limits};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::alone::{self, Kind};
-use crate::plan::{Batch, Which};
+use crate::plan::{Batch, Pool, Which};
 use crate::{Error, Result};
 
 /// A timing this long is a good one, in seconds.
@@ -54,13 +54,14 @@ pub(super) fn copy_bytes(gpu: &Gpu) -> u64 {
 }
 
 impl KernelBench {
-    /// Opens a device; see [`EngineOptions`](super::EngineOptions) for `device` and `cache`.
+    /// Opens a device; see [`EngineOptions`](super::EngineOptions) for `device`, `cache` and `limits`.
     pub fn open(
         device: Option<&str>,
         cache: Option<&Path>,
+        limits: Limits,
         adjust: Option<fn(&mut Caps)>,
     ) -> Result<KernelBench> {
-        let mut gpu = Gpu::open_cached(device, cache)?;
+        let mut gpu = Gpu::open_limited(device, cache, limits)?;
         if let (Some(adjust), Some(gpu)) = (adjust, Arc::get_mut(&mut gpu)) {
             adjust(&mut gpu.caps);
         }
@@ -133,6 +134,7 @@ impl KernelBench {
         if let Some(memory) = gpu.memory.filter(|left| copies * bytes > *left) {
             return Err(Error::OutOfMemory {
                 name: format!("{} copies of {}", copies, m.label),
+                pool: Pool::Weights.name(),
                 bytes: copies * bytes,
                 reason: format!("only {memory} bytes are left"),
             });

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::fitting::{Memory, fitting};
 use super::generate::GenerateOptions;
 use super::governor::PaceOptions;
-use super::info::{self, EngineInfo, Memory};
+use super::info::{self, EngineInfo};
 use super::kernels;
 use super::pace::{Pace, PaceReport};
 use super::prove::{Proven, Verified, prove, verify};
@@ -17,7 +18,7 @@ use super::scheduler::Scheduler;
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
-use crate::gpu::{Fault, Gpu, GpuProgram, HostTimes, Loading, StepTime};
+use crate::gpu::{Fault, Gpu, GpuProgram, HostTimes, Limits, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
@@ -31,8 +32,15 @@ use crate::{Error, Result};
 pub struct EngineOptions {
     /// Adapter by number or by a part of its name; `None`: the best one.
     pub device: Option<String>,
-    /// Context in positions; `None`: the model's, as far as the device has room.
+    /// The limits the device is opened with.
+    pub limits: Limits,
+    /// Context in positions; `None`: the model's, as far as its cache is no larger than 1 GiB and the
+    /// device has room.
     pub context: Option<u32>,
+    /// Take the largest context that fits, up to `context` or the model's.
+    pub largest: bool,
+    /// Bytes the device is taken to have left; `None`: as many as it says.
+    pub memory: Option<u64>,
     /// Sequences side by side.
     pub slots: u32,
     /// Decode steps per submit.
@@ -60,7 +68,10 @@ impl Default for EngineOptions {
     fn default() -> Self {
         EngineOptions {
             device: None,
+            limits: Limits::Adapter,
             context: None,
+            largest: false,
+            memory: None,
             slots: 1,
             steps_per_submit: 8,
             prefill_chunk: None,
@@ -207,7 +218,7 @@ impl Engine {
         repeat: u32,
         go_on: &mut dyn FnMut(&'static str, usize, usize) -> bool,
     ) -> Result<Verified> {
-        let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
+        let mut gpu = Gpu::open_limited(o.device.as_deref(), o.cache.as_deref(), o.limits)?;
         if let (Some(text), Some(gpu)) = (&o.fault, Arc::get_mut(&mut gpu)) {
             gpu.fault = Some(fault(text)?);
         }
@@ -348,10 +359,7 @@ fn on_device(
     let mut proven = Proven::without_proof(program);
     if let Some(dir) = &o.proofs {
         let mut known = Quarantine::of(Some(dir), &gpu.name, &gpu.driver, &gpu.backend);
-        let build = |caps: &Caps| {
-            let sizes = Sizes::fit(&model.hyper, caps, again(sizes))?;
-            Ok(plan::build(model, caps, sizes))
-        };
+        let build = |caps: &Caps| plan::fit(model, caps, again(sizes));
         proven = prove(
             &mut gpu,
             proven.program,
@@ -370,6 +378,13 @@ fn on_device(
     info.tune_ms = tuned.ms;
     info.tuned = tune::changes(&gpu.caps, &tuning);
     info.load.open_ms = start.elapsed().as_secs_f64() * 1e3;
+    let wanted = match (o.context, o.largest) {
+        (Some(context), _) => context,
+        (None, true) => model.hyper.context,
+        (None, false) => Sizes::fit(&model.hyper, &gpu.caps, wish(o))?.context,
+    };
+    info.wanted_context = (info.context < wanted).then_some(wanted);
+    let before = gpu.pools.snapshot();
     let total = info.matrix_bytes;
     let mut done = 0;
     let program = GpuProgram::load_warm(gpu.clone(), program, &mut |l| match l {
@@ -381,6 +396,7 @@ fn on_device(
     })?;
     info.load.device = program.times;
     let mut scheduler = Scheduler::new(Arc::new(program))?;
+    info.allocated = Memory::since(&before, &gpu.pools.snapshot());
     if o.verify {
         scheduler.verify()?;
     }
@@ -398,19 +414,19 @@ fn again(s: Sizes) -> Wish {
 
 /// The device and the program that options ask for, not tuned.
 fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
-    let mut gpu = Gpu::open_cached(o.device.as_deref(), o.cache.as_deref())?;
-    if let (Some(adjust), Some(gpu)) = (o.adjust, Arc::get_mut(&mut gpu)) {
-        adjust(&mut gpu.caps);
+    let mut gpu = Gpu::open_limited(o.device.as_deref(), o.cache.as_deref(), o.limits)?;
+    if let Some(gpu) = Arc::get_mut(&mut gpu) {
+        if let Some(adjust) = o.adjust {
+            adjust(&mut gpu.caps);
+        }
+        if o.memory.is_some() {
+            (gpu.memory, gpu.memory_source) = (o.memory, "as the load's options say");
+        }
     }
     if let (Some(text), Some(gpu)) = (&o.fault, Arc::get_mut(&mut gpu)) {
         gpu.fault = Some(fault(text)?);
     }
-    let wish = Wish {
-        context: o.context,
-        slots: o.slots,
-        chunk: o.prefill_chunk,
-    };
-    let program = fitting(model, &gpu.caps, gpu.memory, wish)?;
+    let program = fitting(model, &gpu.caps, gpu.memory, wish(o), o.largest)?;
     Ok((gpu, program))
 }
 
@@ -421,68 +437,10 @@ fn fault(text: &str) -> Result<Fault> {
     })
 }
 
-/// The program for a wish. A context that nobody asked for is halved until all fits into `memory`
-/// (bytes that are left, where that is known); one that was asked for is an error if it does not.
-fn fitting(model: &Model, caps: &Caps, memory: Option<u64>, wish: Wish) -> Result<Program> {
-    let mut context = wish.context;
-    loop {
-        let sizes = Sizes::fit(&model.hyper, caps, Wish { context, ..wish })?;
-        let program = plan::build(model, caps, sizes);
-        let bytes = Memory::of(&program).total();
-        let Some(memory) = memory.filter(|m| bytes > *m) else {
-            return Ok(program);
-        };
-        if wish.context.is_some() || sizes.context <= 1024 {
-            return Err(Error::OutOfMemory {
-                name: format!("the model with a context of {}", sizes.context),
-                bytes,
-                reason: format!("only {memory} bytes are left"),
-            });
-        }
-        context = Some(sizes.context / 2);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_context_fits_into_the_memory_or_is_refused() {
-        let file = "tests/cases/scripted/scripted_stream.gguf"; // trained for 65536 positions
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();
-        let caps = Caps {
-            subgroups: false,
-            subgroup_min: 1,
-            subgroup_max: 1,
-            software: true,
-            max_storage: 128 << 20,
-            max_uniform: 65536,
-            max_texture: 8192,
-            max_layers: 2048,
-            max_grid: 65535,
-            max_lanes: 256,
-            avoid: crate::kernel::choose::Avoid::default(),
-        };
-        let fit = |context, memory| {
-            let wish = Wish {
-                context,
-                slots: 1,
-                chunk: None,
-            };
-            fitting(&model, &caps, memory, wish).map(|p| (p.sizes.context, Memory::of(&p).total()))
-        };
-        let (whole, bytes) = fit(None, None).unwrap();
-        assert_eq!((whole, fit(None, Some(bytes)).unwrap().0), (65536, 65536));
-        assert_eq!(fit(None, Some(bytes - 1)).unwrap().0, 32768);
-        assert!(fit(None, Some(bytes / 3)).unwrap().1 <= bytes / 3);
-        for (context, memory) in [(Some(65536), bytes - 1), (None, 100)] {
-            let error = fit(context, Some(memory)).unwrap_err().to_string();
-            assert!(
-                error.contains("-c") && error.contains(&memory.to_string()),
-                "{error}"
-            );
-        }
+fn wish(o: &EngineOptions) -> Wish {
+    Wish {
+        context: o.context,
+        slots: o.slots,
+        chunk: o.prefill_chunk,
     }
 }

@@ -2,6 +2,7 @@
 //! plans. It knows neither terminals nor HTTP.
 
 mod contest;
+mod fitting;
 mod generate;
 mod governor;
 mod info;
@@ -23,9 +24,10 @@ mod verdicts;
 mod verify;
 
 pub use contest::{Outcome, Tried};
+pub use fitting::{Fit, KV_TYPES, Memory, fits, largest, weights_by_type};
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
 pub use governor::{Governor, PaceOptions, Rest, Why};
-pub use info::{EngineInfo, Load, Memory};
+pub use info::{EngineInfo, Load};
 pub use kernels::{KernelBench, KernelTime};
 pub use load::{Engine, EngineOptions, LoadStage};
 pub use pace::{Pace, PaceReport};

@@ -198,7 +198,8 @@ pub(super) fn verify(
         if !go_on(part, i, which.len()) {
             break;
         }
-        let cases = selftest::cases_of(part, &gpu.caps);
+        let mut cases = selftest::cases_of(part, &gpu.caps);
+        cases.retain(|c| c.fits(&gpu.caps));
         let of = |c: &Case| c.steps.iter().map(|s| s.shader.clone()).collect::<Vec<_>>();
         let variants: BTreeSet<Shader> = cases.iter().flat_map(of).collect();
         parts.push((part, cases.len(), variants.len()));

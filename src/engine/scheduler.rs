@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::fitting::ring_bytes;
 use super::generate::SampleOptions;
 use super::pace::Pace;
 use super::pages::Pages;
@@ -52,7 +53,7 @@ impl Scheduler {
     pub fn new(program: Arc<GpuProgram>) -> Result<Scheduler> {
         let sizes = program.program.sizes;
         program.use_pages(0, true);
-        let ring = u64::from(sizes.slots * RING_LEN) * 4;
+        let ring = ring_bytes(&sizes);
         let new = |name| Staging::new(&program.gpu, name, ring);
         let staging = Arc::new([new("ring copy 0")?, new("ring copy 1")?]);
         Ok(Scheduler {

@@ -100,7 +100,10 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_and_more_is_added() {
         let dir = tempfile::tempdir().unwrap();
-        let v = Verdicts::new(&dir.path().join("not there yet"), json!({"device": "a"}));
+        let v = Verdicts(Kept::new(
+            &dir.path().join("not there yet"),
+            json!({"device": "a"}),
+        ));
         assert_eq!(read(&v), Tuning::default());
         v.keep(&table(3));
         assert_eq!(read(&v), table(3));

@@ -8,9 +8,11 @@ use std::time::Duration;
 use super::cache::Cache;
 use super::fault::Fault;
 use super::host::{HostClock, Moment};
+use super::limits::Limits;
 use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::kernel::choose::Avoid;
+use crate::plan::Pool;
 use crate::{Error, Result};
 
 /// A wait longer than this is reported as a hang rather than continued for ever.
@@ -48,6 +50,49 @@ impl Counts {
     }
 }
 
+/// Bytes asked of the device so far, by pool, and how many it may still be asked for.
+#[derive(Debug)]
+pub struct Pools {
+    made: [AtomicU64; Pool::ALL.len()],
+    left: AtomicU64,
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Pools {
+            made: Default::default(),
+            left: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Pools {
+    /// In the order of [`Pool::ALL`]; what was given back is still in it.
+    pub fn snapshot(&self) -> [u64; Pool::ALL.len()] {
+        std::array::from_fn(|i| self.made[i].load(Ordering::Relaxed))
+    }
+
+    /// From now on the device has room for so many bytes more, as one that is nearly full: the allocation
+    /// that goes beyond fails as it would there.
+    pub fn leave(&self, bytes: u64) {
+        self.left.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts an allocation; whether there is room for it.
+    fn take(&self, pool: Pool, bytes: u64) -> bool {
+        let less = |left: u64| match left {
+            u64::MAX => Some(left),
+            left => left.checked_sub(bytes),
+        };
+        let order = Ordering::Relaxed;
+        let room = self.left.fetch_update(order, order, less).is_ok();
+        if room {
+            add(&self.made[pool as usize], bytes);
+        }
+        room
+    }
+}
+
 pub(super) fn add(c: &AtomicU64, n: u64) {
     c.fetch_add(n, Ordering::Relaxed);
 }
@@ -65,12 +110,18 @@ pub struct Gpu {
     pub driver: String,
     /// What kernels may use.
     pub caps: Caps,
+    /// The limits it was opened with.
+    pub limits: Limits,
     /// Bytes that are left, where that is known.
     pub memory: Option<u64>,
+    /// How that is known, or why not.
+    pub memory_source: &'static str,
     /// Bytes one buffer may have.
     pub max_buffer: u64,
     /// What was asked of the device.
     pub counts: Counts,
+    /// How many bytes were.
+    pub pools: Pools,
     /// What the host spends on it.
     pub host: HostClock,
     /// A variant that is to give wrong numbers.
@@ -86,14 +137,20 @@ impl Gpu {
 
     /// [`Gpu::open`], with a folder in which compiled pipelines are kept.
     pub fn open_cached(wish: Option<&str>, dir: Option<&Path>) -> Result<Arc<Gpu>> {
+        Gpu::open_limited(wish, dir, Limits::Adapter)
+    }
+
+    /// [`Gpu::open_cached`] with no more than a profile's limits and features.
+    pub fn open_limited(
+        wish: Option<&str>,
+        dir: Option<&Path>,
+        profile: Limits,
+    ) -> Result<Arc<Gpu>> {
         let instance = adapters::instance();
         let all = adapters::list(&instance);
         let adapter = &all[adapters::pick(&all, wish)?];
-        let (info, limits) = (adapter.get_info(), adapter.limits());
-        let features = adapter.features()
-            & (wgpu::Features::SUBGROUP
-                | wgpu::Features::TIMESTAMP_QUERY
-                | wgpu::Features::PIPELINE_CACHE);
+        let info = adapter.get_info();
+        let (limits, features) = profile.of(adapter);
         let desc = wgpu::DeviceDescriptor {
             label: Some("tokstep"),
             required_features: features,
@@ -104,13 +161,21 @@ impl Gpu {
         let (device, queue) = pollster::block_on(adapter.request_device(&desc)).map_err(|e| {
             Error::DeviceRefused {
                 device: info.name.clone(),
-                reason: e.to_string(),
+                reason: match profile {
+                    Limits::Adapter => e.to_string(),
+                    _ => format!("with limits '{profile}': {e}"),
+                },
             }
         })?;
+        let subgroups = features.contains(wgpu::Features::SUBGROUP);
         let caps = Caps {
-            subgroups: features.contains(wgpu::Features::SUBGROUP),
-            subgroup_min: info.subgroup_min_size,
-            subgroup_max: info.subgroup_max_size.max(1),
+            subgroups,
+            subgroup_min: if subgroups { info.subgroup_min_size } else { 1 },
+            subgroup_max: if subgroups {
+                info.subgroup_max_size.max(1)
+            } else {
+                1
+            },
             // Its weights are read as images.
             software: info.device_type == wgpu::DeviceType::Cpu
                 && adapter
@@ -127,6 +192,7 @@ impl Gpu {
             max_lanes: limits.max_compute_invocations_per_workgroup,
             avoid: Avoid::default(),
         };
+        let (memory, memory_source) = super::memory::left(adapter, caps.software);
         Ok(Arc::new(Gpu {
             cache: Cache::open(&device, &info, dir),
             device,
@@ -136,18 +202,32 @@ impl Gpu {
                 .trim()
                 .into(),
             backend: info.backend.to_str().to_string(),
-            memory: caps.software.then(super::memory::available).flatten(),
+            memory,
+            memory_source,
             caps,
+            limits: profile,
             max_buffer: limits.max_buffer_size,
             counts: Counts::default(),
+            pools: Pools::default(),
             host: HostClock::default(),
             fault: None,
         }))
     }
 
-    /// A persistent buffer; out of memory is an error that names it.
+    /// A buffer of no program; out of memory is an error that names it.
     pub(super) fn buffer(
         &self,
+        name: &str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer> {
+        self.buffer_of(Pool::Readback, name, bytes, usage)
+    }
+
+    /// A buffer of a pool; out of memory is an error that names both.
+    pub(super) fn buffer_of(
+        &self,
+        pool: Pool,
         name: &str,
         bytes: u64,
         usage: wgpu::BufferUsages,
@@ -156,11 +236,12 @@ impl Gpu {
             return Err(Error::BufferTooLarge {
                 name: name.into(),
                 bytes,
+                what: "max_buffer_size",
                 limit: self.max_buffer,
             });
         }
         let size = bytes.next_multiple_of(16);
-        self.allocate(name, bytes, || {
+        self.allocate(pool, name, size, || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(name),
                 size,
@@ -170,13 +251,23 @@ impl Gpu {
         })
     }
 
-    /// Runs an allocation and turns its failure into an error that names what was allocated.
+    /// Runs an allocation and turns its failure into an error that names what was allocated, of what pool.
     pub(super) fn allocate<T>(
         &self,
+        pool: Pool,
         name: &str,
         bytes: u64,
         make: impl FnOnce() -> T,
     ) -> Result<T> {
+        let failed = |reason: String| Error::OutOfMemory {
+            name: name.into(),
+            pool: pool.name(),
+            bytes,
+            reason,
+        };
+        if !self.pools.take(pool, bytes) {
+            return Err(failed("the device has no room left for it".into()));
+        }
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let other = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let made = make();
@@ -187,11 +278,7 @@ impl Gpu {
         ];
         match errors.into_iter().flatten().next() {
             None => Ok(made),
-            Some(e) => Err(Error::OutOfMemory {
-                name: name.into(),
-                bytes,
-                reason: e.to_string(),
-            }),
+            Some(e) => Err(failed(e.to_string())),
         }
     }
 

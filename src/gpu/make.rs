@@ -15,6 +15,9 @@ use crate::kernel::choose::UNIFORM_X;
 use crate::plan::{Bind, BufId, Plan, Pool, Program, Sizes, Step};
 use crate::{Error, Result};
 
+/// Bytes that a step's parameters take in the buffer of all.
+pub const PARAMS_BYTES: u64 = 256;
+
 /// How many pages of the KV cache are bound, from the fewest to all.
 pub fn rungs(s: &Sizes) -> Vec<u32> {
     let all = (s.slots * s.pages_per_slot).max(1);
@@ -45,12 +48,13 @@ impl<'a> Maker<'a> {
     ) -> Result<Maker<'a>> {
         let mut arena = Vec::new();
         for step in plans.iter().flat_map(|p| p.steps()) {
-            assert!(step.params.len() <= 256, "parameters of {}", step.label);
+            let end = arena.len() + PARAMS_BYTES as usize;
             arena.extend(&step.params);
-            arena.resize(arena.len().next_multiple_of(256), 0);
+            assert!(arena.len() <= end, "parameters of {}", step.label);
+            arena.resize(end, 0);
         }
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let params = gpu.buffer("params", arena.len() as u64, usage)?;
+        let params = gpu.buffer_of(Pool::Params, "params", arena.len() as u64, usage)?;
         gpu.queue.write_buffer(&params, 0, &arena);
         Ok(Maker {
             gpu,
@@ -183,7 +187,12 @@ impl<'a> Maker<'a> {
             .map(|(name, binding, uniform)| {
                 if name == "P" {
                     let bytes = step.params.len().next_multiple_of(16) as u64;
-                    return entry(*binding, &self.params, 256 * index as u64, Some(bytes));
+                    return entry(
+                        *binding,
+                        &self.params,
+                        PARAMS_BYTES * index as u64,
+                        Some(bytes),
+                    );
                 }
                 let at = step.binds.iter().position(|b| b.name == name);
                 let at = at.unwrap_or_else(|| panic!("{name} of {} is not bound", step.label));

@@ -7,6 +7,7 @@ mod copy;
 mod device;
 mod fault;
 mod host;
+mod limits;
 mod make;
 mod memory;
 mod peak;
@@ -20,12 +21,15 @@ mod trusted;
 mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
-pub use device::{Counts, Gpu};
+pub use device::{Counts, Gpu, Pools};
 pub use fault::Fault;
 pub use host::{HostClock, HostTimes, Spent};
+pub use limits::Limits;
+pub use make::PARAMS_BYTES;
 pub use profile::StepTime;
 pub use program::{GpuProgram, LoadTimes, Loading};
 pub use read::Staging;
+pub use upload::staging_bytes;
 
 /// Recorded work, ready to be submitted once. The engine hands these around without naming wgpu.
 pub type Commands = wgpu::CommandBuffer;

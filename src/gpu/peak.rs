@@ -23,7 +23,10 @@ impl Gpu {
             true => (64, 256),
             false => (256.min(self.caps.max_lanes), 4096),
         };
-        let one = program(lanes, rounds, GROUPS.min(self.caps.max_grid));
+        // Each lane leaves a sum, and all of them are one binding.
+        let room = (self.caps.max_storage / 16 / u64::from(lanes)).min(GROUPS.into()) as u32;
+        let most = room.min(self.caps.max_grid);
+        let one = program(lanes, rounds, most);
         let program = GpuProgram::load(self.clone(), one, &mut |_| ())?;
         let time = |groups: u32| -> Result<f64> {
             let batch = Batch {
@@ -38,14 +41,14 @@ impl Gpu {
         };
         time(1)?; // drivers compile at the first dispatch
         let mut groups = 16;
-        while groups < GROUPS && time(groups)? < LONG {
+        while groups < most && time(groups)? < LONG {
             groups *= 2;
         }
         let mut best = f64::MAX;
         for _ in 0..5 {
             best = best.min(time(groups)?);
         }
-        Ok(operations(lanes, rounds) * f64::from(groups.min(self.caps.max_grid)) / best)
+        Ok(operations(lanes, rounds) * f64::from(groups.min(most)) / best)
     }
 }
 

@@ -30,16 +30,6 @@ pub enum Resource {
     },
 }
 
-impl Resource {
-    /// Bytes that copies must be whole multiples of.
-    pub(super) fn line(&self) -> usize {
-        match self {
-            Resource::Buffer(_) => 16,
-            Resource::Texture { shift, .. } => 16 << shift,
-        }
-    }
-}
-
 /// A step ready to be recorded.
 pub struct GpuStep {
     pub pipeline: wgpu::ComputePipeline,
@@ -141,8 +131,8 @@ impl GpuProgram {
         })?;
         let plans = vec![&program.decode, &program.prefill];
         let maker = Maker::new(&gpu, &program, plans, &resources)?;
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let pieces = upload::pieces(&program.buffers, &resources);
+        let workers = upload::workers();
+        let pieces = upload::pieces(&program.buffers);
         let upload = Upload::new(&gpu, &resources, pieces, workers);
         // This thread hands pieces to the device and tells the progress; the others repack, and one
         // makes pipelines, on all cores as well.
@@ -397,7 +387,8 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
             height: (b.bytes / (16 << shift)) as u32 / layers,
             depth_or_array_layers: layers,
         };
-        let texture = gpu.allocate(&b.name, b.bytes, || {
+        let bytes = 16 * u64::from(size.width) * u64::from(size.height) * u64::from(layers);
+        let texture = gpu.allocate(b.pool, &b.name, bytes, || {
             gpu.device.create_texture(&wgpu::TextureDescriptor {
                 label: Some(&b.name),
                 size,
@@ -422,6 +413,7 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
         return Err(Error::BufferTooLarge {
             name: b.name.clone(),
             bytes: b.bytes,
+            what: "max_storage_buffer_binding_size",
             limit: gpu.caps.max_storage,
         });
     }
@@ -429,5 +421,7 @@ fn resource(gpu: &Gpu, b: &Buffer) -> Result<Resource> {
         | wgpu::BufferUsages::UNIFORM
         | wgpu::BufferUsages::COPY_DST
         | wgpu::BufferUsages::COPY_SRC;
-    Ok(Resource::Buffer(gpu.buffer(&b.name, b.bytes, usage)?))
+    Ok(Resource::Buffer(
+        gpu.buffer_of(b.pool, &b.name, b.bytes, usage)?,
+    ))
 }

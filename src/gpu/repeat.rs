@@ -10,7 +10,7 @@ use super::device::Gpu;
 use super::program::Resource;
 use crate::Result;
 use crate::model::Matrix;
-use crate::plan::{Buffer, Init};
+use crate::plan::{Buffer, Init, Pool};
 
 /// Bytes the device copies at a time; a longer period is copied whole.
 const COPY: u64 = 4 << 20;
@@ -44,6 +44,45 @@ pub fn applies(b: &Buffer) -> bool {
     }
 }
 
+/// Bytes of staging memory that [`upload`] asks for.
+pub fn staging_bytes(buffers: &[Buffer]) -> u64 {
+    let mut bytes = 0;
+    for b in buffers.iter().filter(|b| applies(b)) {
+        let Init::Rows {
+            matrix,
+            first,
+            rows,
+        } = &b.init
+        else {
+            continue;
+        };
+        let row_bytes = matrix.row_vec4s() as u64 * 16;
+        for (_, n, period) in runs(matrix, *first, *rows) {
+            let period = period as u64 * row_bytes;
+            bytes += period + times(n as u64 * row_bytes, period) * period;
+        }
+    }
+    bytes
+}
+
+/// The runs of rows `first` to `first + rows` that repeat: first row, rows, rows of a period.
+fn runs(m: &Matrix, first: usize, rows: usize) -> Vec<(usize, usize, usize)> {
+    let mut runs = Vec::new();
+    let mut row = first;
+    while row < first + rows {
+        let (period, end) = m.period(row).expect("rows that repeat");
+        let n = end.min(first + rows) - row;
+        runs.push((row, n, period.min(n)));
+        row += n;
+    }
+    runs
+}
+
+/// How often a period of so many bytes is laid side by side to fill `bytes`.
+fn times(bytes: u64, period: u64) -> u64 {
+    COPY.min(bytes).div_ceil(period)
+}
+
 /// Fills a buffer with rows `first` to `first + rows` of a matrix of which [`Matrix::period`] knows, and
 /// with the multipliers behind them. `done` is told the bytes that a file would have had of them.
 fn upload_rows(
@@ -60,11 +99,7 @@ fn upload_rows(
     let row_words = m.row_vec4s() * 4;
     let row_bytes = row_words as u64 * 4;
     let mut mult = Vec::with_capacity(rows.next_multiple_of(4));
-    let mut row = first;
-    while row < first + rows {
-        let (period, end) = m.period(row).expect("rows that repeat");
-        let n = end.min(first + rows) - row;
-        let period = period.min(n);
+    for (row, n, period) in runs(m, first, rows) {
         let mut words = vec![0u32; period * row_words];
         let one: Vec<f32> = words
             .par_chunks_mut(row_words)
@@ -75,7 +110,6 @@ fn upload_rows(
         let begin = (row - first) as u64 * row_bytes;
         copy(gpu, buffer, &words, begin, begin + n as u64 * row_bytes)?;
         done(n as u64 * m.ty.row_bytes(m.k) as u64);
-        row += n;
     }
     mult.resize(rows.next_multiple_of(4), 0.0);
     gpu.queue
@@ -87,11 +121,12 @@ fn upload_rows(
 /// Has the device fill the bytes `begin..end` of a buffer with words that repeat.
 fn copy(gpu: &Gpu, buffer: &wgpu::Buffer, words: &[u32], begin: u64, end: u64) -> Result<()> {
     let period = words.len() as u64 * 4;
-    let one = gpu.buffer("period", period, Usage::COPY_SRC | Usage::COPY_DST)?;
+    let usage = Usage::COPY_SRC | Usage::COPY_DST;
+    let one = gpu.buffer_of(Pool::Staging, "period", period, usage)?;
     gpu.queue.write_buffer(&one, 0, bytemuck::cast_slice(words));
     // Short periods are laid side by side first, so that there are few copies.
-    let times = COPY.min(end - begin).div_ceil(period);
-    let many = gpu.buffer("periods", times * period, Usage::COPY_SRC | Usage::COPY_DST)?;
+    let times = times(end - begin, period);
+    let many = gpu.buffer_of(Pool::Staging, "periods", times * period, usage)?;
     let mut encoder: Encoder = gpu.device.create_command_encoder(&Default::default());
     for i in 0..times {
         encoder.copy_buffer_to_buffer(&one, 0, &many, i * period, Some(period));

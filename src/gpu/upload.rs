@@ -15,7 +15,7 @@ use super::program::{Loading, Resource};
 use super::repeat;
 use crate::model::Matrix;
 use crate::model::matrix::TILE_ROWS;
-use crate::plan::{BufId, Buffer, Init};
+use crate::plan::{BufId, Buffer, Init, Pool};
 use crate::{Error, Result};
 
 /// Bytes of a piece, as far as whole texture lines allow.
@@ -47,9 +47,9 @@ impl Piece<'_> {
 }
 
 /// All matrices of a program that are repacked row by row, cut into pieces.
-pub fn pieces<'a>(buffers: &'a [Buffer], resources: &[Resource]) -> Vec<Piece<'a>> {
+pub fn pieces(buffers: &[Buffer]) -> Vec<Piece<'_>> {
     let mut all = Vec::new();
-    for (buffer, (b, r)) in buffers.iter().zip(resources).enumerate() {
+    for (buffer, b) in buffers.iter().enumerate() {
         let Init::Rows {
             matrix,
             first,
@@ -63,7 +63,7 @@ pub fn pieces<'a>(buffers: &'a [Buffer], resources: &[Resource]) -> Vec<Piece<'a
         }
         let record = matrix.row_vec4s() * 16;
         let tile = if b.texture.is_some() { TILE_ROWS } else { 1 };
-        let line = r.line();
+        let line = 16 << b.texture.unwrap_or(0); // what copies must be whole multiples of
         let step = tile * line / gcd(line, tile * record);
         let per = (PIECE / record / step).max(1) * step;
         for start in (0..*rows).step_by(per) {
@@ -86,6 +86,24 @@ pub fn pieces<'a>(buffers: &'a [Buffer], resources: &[Resource]) -> Vec<Piece<'a
         }
     }
     all
+}
+
+/// Threads that repack.
+pub fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Staging slots for these pieces, and the bytes of one.
+fn slots(pieces: &[Piece], workers: usize) -> (usize, usize) {
+    let slot = pieces.iter().map(|p| p.bytes).max().unwrap_or(16);
+    let slots = (STAGING / slot).clamp(2, workers + 2).min(pieces.len());
+    (slots, slot)
+}
+
+/// Bytes of staging memory that a load of these buffers asks for.
+pub fn staging_bytes(buffers: &[Buffer]) -> u64 {
+    let (slots, slot) = slots(&pieces(buffers), workers());
+    (slots * slot) as u64 + repeat::staging_bytes(buffers)
 }
 
 fn gcd(a: usize, b: usize) -> usize {
@@ -152,11 +170,11 @@ impl<'a> Upload<'a> {
         workers: usize,
     ) -> Upload<'a> {
         let (give, free) = std::sync::mpsc::channel();
-        let slot = pieces.iter().map(|p| p.bytes).max().unwrap_or(16);
+        let (slots, slot) = slots(&pieces, workers);
         Upload {
             gpu,
             resources,
-            slots: (STAGING / slot).clamp(2, workers + 2).min(pieces.len()),
+            slots,
             pieces,
             next: AtomicUsize::new(0),
             free: Mutex::new(free),
@@ -395,7 +413,7 @@ impl Gpu {
     /// A mapped staging buffer.
     fn staging_slot(&self, number: usize, bytes: u64) -> Result<wgpu::Buffer> {
         let name = format!("staging slot {number}");
-        self.allocate(&name, bytes, || {
+        self.allocate(Pool::Staging, &name, bytes, || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(&name),
                 size: bytes,

@@ -93,7 +93,8 @@ impl Builder<'_> {
             u64::from(cols * n_head * n_chunks) * u64::from(4 + s.hdp) * 4
         };
         let decode_chunks = s.context.div_ceil(s.decode_chunk());
-        let narrow = s.slots.max(s.logits_cols).min(8);
+        let plans = [s.slots, s.chunk, s.logits_cols];
+        let narrow = plans.into_iter().filter(|n| *n <= 8).max().unwrap_or(0);
         let largest = part_bytes(s.width, 1).max(part_bytes(narrow, decode_chunks));
         let part = self.scratch("attn_part", largest);
         let q = self.act("q", n_head * s.hdp);

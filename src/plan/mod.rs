@@ -5,6 +5,7 @@ pub mod alone;
 pub mod attend;
 pub mod build;
 pub mod cost;
+pub mod fit;
 pub mod forward;
 pub mod pair;
 pub mod product;
@@ -17,6 +18,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 pub use build::{build, build_tuned};
+pub use fit::fit;
 pub use sizes::{Pool, Sizes};
 pub use tuning::{Shape, Tuning};
 

@@ -188,9 +188,20 @@ pub fn tiles(caps: &Caps, cut: Cut, x_stride: u32, cols: u32, ragged: bool) -> V
     all
 }
 
-/// Rows of a matrix per shard: as many as fit the binding (or texture), whole tiles, and a multiple of
-/// four so that pairs of rows and the row multipliers stay whole.
+/// Rows of a matrix per shard: all, or as many as fit.
 pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
+    let (rows, limit) = fitting_rows(caps, m);
+    assert!(
+        rows > 0,
+        "a row of {} is larger than {limit} bytes",
+        m.label
+    );
+    rows.min(m.rows)
+}
+
+/// As many rows of a matrix as fit the binding (or texture), whole tiles, and a multiple of four so
+/// that pairs of rows and the row multipliers stay whole; 0: none. And the bytes they must fit.
+pub fn fitting_rows(caps: &Caps, m: &Matrix) -> (usize, u64) {
     let row = m.row_vec4s() as u64 * 16 + 4;
     let limit = if caps.software {
         // A texture has no binding limit, but its texels must fit the sides.
@@ -199,9 +210,8 @@ pub fn shard_rows(caps: &Caps, m: &Matrix) -> usize {
         caps.max_storage
     };
     let whole = if caps.software { TILE_ROWS } else { 4 };
-    let rows = ((limit - 4096) / row) as usize / whole * whole;
-    assert!(rows > 0, "one row of {} is larger than a binding", m.label);
-    rows.min(m.rows)
+    let rows = (limit.saturating_sub(4096) / row) as usize / whole * whole;
+    (rows, limit)
 }
 
 /// A product to be added to a plan: `out[c, out_row + r] = epilogue(W[r, :] . x[c, :])`.

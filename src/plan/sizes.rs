@@ -1,5 +1,6 @@
 //! The sizes a program is made for, and where its bytes go.
 
+use super::product::MAX_COLUMNS;
 use crate::kernel::Caps;
 use crate::model::{Hyper, Model};
 use crate::{Error, Result};
@@ -22,6 +23,36 @@ pub enum Pool {
     Kv,
     /// Activations, logits, step state.
     Scratch,
+    /// Parameters of all steps.
+    Params,
+    /// What weights pass through on their way to the device.
+    Staging,
+    /// What results pass through on their way to the host, and whatever measures.
+    Readback,
+}
+
+impl Pool {
+    /// All pools.
+    pub const ALL: [Pool; 6] = [
+        Pool::Weights,
+        Pool::Kv,
+        Pool::Scratch,
+        Pool::Params,
+        Pool::Staging,
+        Pool::Readback,
+    ];
+
+    /// `weights`, `kv`, ...
+    pub fn name(self) -> &'static str {
+        match self {
+            Pool::Weights => "weights",
+            Pool::Kv => "kv",
+            Pool::Scratch => "scratch",
+            Pool::Params => "params",
+            Pool::Staging => "staging",
+            Pool::Readback => "readback",
+        }
+    }
 }
 
 /// What the user asks for.
@@ -90,6 +121,7 @@ impl Sizes {
                     context: c,
                     largest: most,
                     slots,
+                    limit: caps.max_storage,
                 });
             }
             Some(c) => c,
@@ -98,6 +130,7 @@ impl Sizes {
                     context: PAGE_LEN,
                     largest: 0,
                     slots,
+                    limit: caps.max_storage,
                 });
             }
             None => h.context.min(most).min(default_context(h, hdp, slots)),
@@ -128,6 +161,27 @@ impl Sizes {
             pages_per_slot: context.div_ceil(PAGE_LEN),
             logits_stride,
             hdp,
+        })
+    }
+
+    /// The same with fewer columns in a prompt chunk; `None`: there are but eight, a tile of columns.
+    pub fn narrower(&self, caps: &Caps) -> Option<Sizes> {
+        // Up to sixteen columns no kernel works on more than eight or all of them at a time.
+        let tiles = |n: u32| {
+            let tile = if caps.software || n <= MAX_COLUMNS {
+                8
+            } else {
+                32
+            };
+            n.next_multiple_of(tile)
+        };
+        let chunk = tiles(self.chunk / 2);
+        let logits_cols = self.logits_cols.min(chunk);
+        (chunk > 0 && chunk < self.chunk).then_some(Sizes {
+            chunk,
+            logits_cols,
+            width: chunk.max(tiles(self.slots)),
+            ..*self
         })
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::kernel::Shader;
 use crate::kernel::params::Params;
+use crate::kernel::{Caps, Shader};
 use crate::plan::{Batch, Bind, BufId, Buffer, Dim, Init, Pool, Step};
 
 /// What outputs hold before: a NaN no kernel makes. Who does not write must leave its very bits.
@@ -100,6 +100,11 @@ impl Case {
         let label = self.label.clone();
         self.steps
             .push(Step::new(label, shader, params, binds, grid));
+    }
+
+    /// Whether each buffer fits the bindings of a device.
+    pub fn fits(&self, caps: &Caps) -> bool {
+        self.buffers.iter().all(|b| b.bytes <= caps.max_storage)
     }
 
     /// Buffers that any step writes, in the order of steps.

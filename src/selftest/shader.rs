@@ -52,7 +52,7 @@ pub fn for_shader(caps: &Caps, s: &Shader) -> Vec<Case> {
     let mut found = Vec::new();
     for caps in [lanes(false), lanes(true)] {
         found.extend(of_kernel(&caps, s));
-        found.retain(|c: &Case| c.steps.iter().any(|step| step.shader == *s));
+        found.retain(|c: &Case| c.fits(&caps) && c.steps.iter().any(|step| step.shader == *s));
         if !found.is_empty() {
             break;
         }

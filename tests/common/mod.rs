@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 pub use libtest_mimic::Trial;
+pub use tokstep::gpu::Limits;
 
 /// A file under tests/.
 pub fn case(path: &str) -> PathBuf {
@@ -39,6 +40,21 @@ pub fn gpu_trial(name: &str, f: impl FnOnce() + Send + 'static) -> Trial {
     needing("gpu", name, no_device(), f)
 }
 
+/// A test on the device that a profile of limits has no room for, for a reason that is shown.
+pub fn gpu_trial_but_for(
+    profile: Limits,
+    reason: &str,
+    name: &str,
+    f: impl FnOnce() + Send + 'static,
+) -> Trial {
+    match limits() == profile {
+        false => gpu_trial(name, f),
+        true => Trial::test(name, || Ok(()))
+            .with_kind(format!("gpu, not with limits {profile}: {reason}"))
+            .with_ignored_flag(true),
+    }
+}
+
 /// A test on a real model's file, from the folder `TOKSTEP_TEST_MODELS` or where `tokstep pull`
 /// puts it.
 pub fn model_trial(
@@ -66,6 +82,12 @@ pub fn gpu_model_trial(
 /// The adapter to test on.
 pub fn device() -> Option<String> {
     std::env::var("TOKSTEP_DEVICE").ok()
+}
+
+/// The limits to open it with: the profile that `TOKSTEP_LIMITS` names, as for the binary.
+pub fn limits() -> Limits {
+    let name = std::env::var("TOKSTEP_LIMITS").unwrap_or_default();
+    name.parse().unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Why there is no device.

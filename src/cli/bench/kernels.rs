@@ -28,7 +28,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     let cache = models::pipelines_dir().ok();
-    let bench = KernelBench::open(args.model.device(), cache.as_deref(), None)?;
+    let bench = KernelBench::open(
+        args.model.device(),
+        cache.as_deref(),
+        args.model.limits(),
+        None,
+    )?;
     let yard = Yardsticks {
         copy: bench.copy_bandwidth()?,
         peak: bench.peak_flops()?,

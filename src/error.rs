@@ -70,6 +70,27 @@ pub enum Error {
         count: u64,
         size: u64,
     },
+    #[error(
+        "{}: {what} goes beyond the first {limit} bytes, in which the metadata of a model must lie; the \
+         file is damaged",
+        path.display()
+    )]
+    GgufHeaderLong {
+        path: PathBuf,
+        what: String,
+        limit: u64,
+    },
+    #[error(
+        "{}: the file became shorter while it was read: it had {size} bytes and has {now}, and {what} is \
+         cut off; let no other program write to it, or get it again",
+        path.display()
+    )]
+    FileShrank {
+        path: PathBuf,
+        what: String,
+        size: u64,
+        now: u64,
+    },
     #[error("{}: key {key} has unknown value type {id}; the file is damaged", path.display())]
     GgufValueType { path: PathBuf, key: String, id: u32 },
     #[error("{}: key {key} nests arrays more than {limit} deep", path.display())]
@@ -244,6 +265,16 @@ pub enum Error {
         tensor: String,
         ty: &'static str,
         known: Vec<&'static str>,
+    },
+    #[error(
+        "{}: tensor {tensor} holds numbers that are none (NaN or infinity) in row {row}: its weights are \
+         damaged; download or convert the model again",
+        path.display()
+    )]
+    WeightNotFinite {
+        path: PathBuf,
+        tensor: String,
+        row: usize,
     },
     #[error(
         "{}: the tokenizer has {tokens} tokens but token_embd only {rows} rows; the file is damaged",

@@ -133,7 +133,6 @@ impl Engine {
         // The file is at fault before the device is.
         let (tokenizer, template, tokenizer_ms) = text?;
         let (gpu, scheduler, mut info) = loaded?;
-        gguf.release_all();
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
         Ok(Engine {

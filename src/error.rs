@@ -443,14 +443,31 @@ pub enum Error {
     #[error("all {slots} sequence slots are taken")]
     NoSlot { slots: u32 },
     #[error(
-        "the model's logits after {position} tokens are not numbers (NaN or infinity): the file's \
-         weights are damaged, {}",
+        "the model's logits after {position} tokens are not numbers (NaN or infinity), and were when the \
+         device computed them again: the device computes wrongly now and then{}",
+        match verified {
+            false => "; run with --verify to see where",
+            true => "",
+        }
+    )]
+    NotFinite { position: usize, verified: bool },
+    #[error(
+        "the model's logits after {position} tokens are not numbers (NaN or infinity); that begins in \
+         {label} ({shader}), whose inputs are finite, up to {largest:.3e} (from {from}): the file's \
+         weights there are damaged or too large, {}",
         match verified {
             false => "or the device computes wrongly; run with --verify to see which",
             true => "the device computes the same as the CPU",
         }
     )]
-    NotFinite { position: usize, verified: bool },
+    NotFiniteIn {
+        position: usize,
+        label: String,
+        shader: String,
+        largest: f32,
+        from: String,
+        verified: bool,
+    },
     #[error(
         "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}"
     )]

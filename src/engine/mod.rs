@@ -12,6 +12,7 @@ mod roofline;
 mod scheduler;
 mod session;
 mod stop;
+mod trace;
 mod tune;
 mod verdicts;
 mod verify;

@@ -356,6 +356,11 @@ pub enum Error {
     TemplateOther(String),
     #[error("no thread could be started to render the chat template: {0}")]
     TemplateThread(std::io::Error),
+    #[error(
+        "the chat template takes more than {seconds} seconds for this chat; it is made badly or means harm: \
+         use --raw, or another template"
+    )]
+    TemplateSlow { seconds: u64 },
     #[error("{}: this model has no chat template (tokenizer.chat_template)", path.display())]
     NoTemplate { path: PathBuf },
     #[error("{}: {what}", path.display())]

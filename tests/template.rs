@@ -154,6 +154,7 @@ fn a_hostile_template_is_stopped() {
         "{% set ns = namespace(x=[0]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
         "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
         "{% set ns = namespace(x='ab') %}{% for i in range(60) %}{% set ns.x = ns.x.replace('a', ns.x) %}{% endfor %}{{ ns.x }}",
+        "{% set ns = namespace(x=[0]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x == [ns.x] }}",
         "{{ '%9999999999d' % 1 }}",
         "{{ 'x'.zfill(99999999999) | length }}{{ raise_exception('end') }}",
         deep.as_str(),

@@ -40,6 +40,7 @@ impl Rope {
     pub fn from_gguf(g: &Gguf, arch: &'static str, rot: u32) -> Result<Rope> {
         let r = Reader { g, arch };
         let f = |name: &str| g.f32(&r.key(name));
+        let number = |name: &str, usual| r.number(f(name)?.unwrap_or(usual), name);
         let base = r.number(f("rope.freq_base")?.unwrap_or(10000.0), "rope.freq_base")?;
         let mut rope = Rope {
             rot,
@@ -67,10 +68,10 @@ impl Rope {
                         .u32(&r.key("rope.scaling.original_context_length"))?
                         .map_or(trained, |n| n as f32)
                         .max(1.0),
-                    beta_fast: f("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-                    beta_slow: f("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                    attn_factor: f("rope.scaling.attn_factor")?.unwrap_or(1.0)
-                        * f("rope.scaling.yarn_attn_factor")?.unwrap_or(1.0),
+                    beta_fast: number("rope.scaling.yarn_beta_fast", 32.0)?,
+                    beta_slow: number("rope.scaling.yarn_beta_slow", 1.0)?,
+                    attn_factor: number("rope.scaling.attn_factor", 1.0)?
+                        * number("rope.scaling.yarn_attn_factor", 1.0)?,
                 });
                 // Variants of YaRN that would change the angles: refused rather than ignored.
                 for (name, usual) in [
@@ -88,6 +89,11 @@ impl Rope {
                     name: other.to_string(),
                 });
             }
+        }
+        let (angles, factor) = rope.frequencies();
+        if !angles.iter().chain([&factor]).all(|f| f.is_finite()) {
+            let why = "gives, with the keys of rope.scaling, angles that are no numbers";
+            return Err(r.bad("rope.freq_base", base, why));
         }
         Ok(rope)
     }

@@ -34,7 +34,9 @@ pub(super) fn method(
 }
 
 fn absent(what: &Value) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{what} is not in it"))
+    let mut shown = String::new();
+    let _ = write!(Limited(&mut shown, 200), "{what}"); // what is longer is cut off
+    Error::new(ErrorKind::InvalidOperation, format!("{shown} is not in it"))
 }
 
 fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {

@@ -10,6 +10,10 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Work one rendering may do, in minijinja's units (an instruction, or 64 bytes of text): a second
 /// and 128 MB at worst, and many times what a chat of a full context needs.
@@ -38,12 +42,23 @@ impl Message {
     }
 }
 
+/// Seconds a rendering may take. The fuel bounds nearly all of it; what is left is the engine's own work
+/// on a value that holds others again and again (`~`, `|join`, `==`), which nothing else ends.
+const SECONDS: u64 = 10;
+
 /// A compiled template.
 pub struct ChatTemplate {
-    env: Environment<'static>,
-    source: String,
+    program: Arc<Program>,
+    /// A rendering did not end in time; its thread may still be at work.
+    stuck: AtomicBool,
     /// `bos_token` and `eos_token`, where the vocabulary has them.
     tokens: Map<String, Json>,
+}
+
+/// What a rendering needs, on whatever thread.
+struct Program {
+    env: Environment<'static>,
+    source: String,
 }
 
 const NAME: &str = "chat template";
@@ -86,8 +101,8 @@ impl ChatTemplate {
         env.add_template_owned(NAME, source.clone())
             .map_err(|e| fault(&source, e))?;
         Ok(ChatTemplate {
-            env,
-            source,
+            program: Arc::new(Program { env, source }),
+            stuck: AtomicBool::new(false),
             tokens: Map::new(),
         })
     }
@@ -108,12 +123,19 @@ impl ChatTemplate {
         context.insert("documents".into(), Json::Null);
         context.insert("add_generation_prompt".into(), add_generation_prompt.into());
         context.extend(extra.clone());
-        let rendered = on_a_deep_stack(|| {
-            let template = self.env.get_template(NAME);
+        if self.stuck.load(Ordering::Relaxed) {
+            return Err(Error::TemplateSlow { seconds: SECONDS });
+        }
+        let program = Arc::clone(&self.program);
+        let rendered = on_a_deep_stack(move || {
+            let template = program.env.get_template(NAME);
             let rendered = template.and_then(|template| template.render(Serde(&context)));
-            rendered.map_err(|e| fault(&self.source, e)) // the error may hold a deep value, too
-        });
-        rendered?
+            rendered.map_err(|e| fault(&program.source, e)) // the error may hold a deep value, too
+        })?;
+        rendered.unwrap_or_else(|| {
+            self.stuck.store(true, Ordering::Relaxed);
+            Err(Error::TemplateSlow { seconds: SECONDS })
+        })
     }
 
     /// [`ChatTemplate::render`] of plain messages, ending with the start of the answer.
@@ -126,16 +148,22 @@ impl ChatTemplate {
 }
 
 /// Runs `f` on a thread of its own, whose stack is deep enough for every value that a template can
-/// nest with its fuel: printing and dropping such values is recursive.
-fn on_a_deep_stack<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
+/// nest with its fuel: printing and dropping such values is recursive. `None` if it takes too long; a
+/// thread cannot be ended from outside, so it is left alone.
+fn on_a_deep_stack<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>> {
     let builder = std::thread::Builder::new().stack_size(STACK);
-    std::thread::scope(|scope| {
-        let thread = builder
-            .spawn_scoped(scope, f)
-            .map_err(Error::TemplateThread)?;
-        let panic = |payload| std::panic::resume_unwind(payload);
-        Ok(thread.join().unwrap_or_else(panic))
-    })
+    let (send, done) = mpsc::channel();
+    let thread = builder
+        .spawn(move || drop(send.send(f())))
+        .map_err(Error::TemplateThread)?;
+    match done.recv_timeout(Duration::from_secs(SECONDS)) {
+        Ok(value) => Ok(Some(value)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("the thread sends before it ends"),
+        },
+    }
 }
 
 /// An error with the line it is about.

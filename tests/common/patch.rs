@@ -40,10 +40,14 @@ pub fn set(keys: &mut Vec<(String, Value)>, key: &str, value: Value) {
     keys.push((key.into(), value));
 }
 
-/// Multiplies the f32 weights of a tensor.
-pub fn scale(data: &mut [u8], by: f32) {
+/// Multiplies the f32 weights of a tensor so that the largest becomes this large.
+pub fn scale(data: &mut [u8], largest: f32) {
+    let w = data
+        .chunks_exact(4)
+        .map(|b| f32::from_le_bytes(b.try_into().unwrap()));
+    let by = f64::from(largest) / f64::from(w.fold(0f32, |a, w| a.max(w.abs())));
     for b in data.chunks_exact_mut(4) {
-        let w = f32::from_le_bytes(b.try_into().unwrap()) * by;
-        b.copy_from_slice(&w.to_le_bytes());
+        let w = f64::from(f32::from_le_bytes(b.try_into().unwrap())) * by;
+        b.copy_from_slice(&(w as f32).to_le_bytes());
     }
 }

@@ -50,12 +50,16 @@ impl Rope {
             yarn: None,
         };
         // Older files give linear scaling by this key alone.
-        let legacy = f("rope.scale_linear")?.unwrap_or(1.0);
-        let factor = f("rope.scaling.factor")?.unwrap_or(legacy);
-        let factor = if factor == 0.0 {
-            1.0
-        } else {
-            r.number(factor, "rope.scaling.factor")?
+        let (factor, key) = match f("rope.scaling.factor")? {
+            Some(factor) => (factor, "rope.scaling.factor"),
+            None => {
+                let key = "rope.scale_linear";
+                (f(key)?.unwrap_or(1.0), key)
+            }
+        };
+        let factor = match factor {
+            0.0 => 1.0,
+            factor => r.number(factor, key)?,
         };
         match g.str(&r.key("rope.scaling.type"))?.unwrap_or("linear") {
             "none" => {}

@@ -2,12 +2,12 @@
 //! (`apply_chat_template`: `trim_blocks`, `lstrip_blocks`, nothing escaped, its extra functions).
 
 use super::vocab::special_text;
-use super::{jinja, json, pycompat};
+use super::{bound, jinja, json, pycompat};
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment};
+use minijinja::{AutoEscape, Environment, Value, machinery};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -42,9 +42,9 @@ impl Message {
     }
 }
 
-/// Seconds a rendering may take. The fuel bounds nearly all of it; what is left is the engine's own work
-/// on a value that holds others again and again (`~`, `|join`, `==`), which nothing else ends.
-const SECONDS: u64 = 10;
+/// Seconds a rendering may take. Fuel and the bound on values end what is too much long before; this is
+/// for what they might not count.
+const SECONDS: u64 = 5;
 
 /// A compiled template.
 pub struct ChatTemplate {
@@ -59,6 +59,24 @@ pub struct ChatTemplate {
 struct Program {
     env: Environment<'static>,
     source: String,
+    syntax: SyntaxConfig,
+}
+
+impl Program {
+    /// Compiles, which takes no time beside a prompt, and renders.
+    fn render(&self, context: Map<String, Json>) -> Result<String, minijinja::Error> {
+        let compiled = bound::compile(NAME, &self.source, &self.syntax)?;
+        let mut text = String::new();
+        machinery::eval(
+            &self.env,
+            &compiled.instructions,
+            Value::from(Serde(&context)),
+            &compiled.blocks,
+            &mut machinery::make_string_output(&mut text),
+            AutoEscape::None,
+        )?;
+        Ok(text)
+    }
 }
 
 const NAME: &str = "chat template";
@@ -88,7 +106,7 @@ impl ChatTemplate {
             .lstrip_blocks(true)
             .build()
             .expect("jinja's own delimiters are valid");
-        env.set_syntax(syntax);
+        env.set_syntax(syntax.clone());
         env.set_auto_escape_callback(|_| AutoEscape::None);
         env.set_debug(false);
         env.set_fuel(Some(FUEL));
@@ -98,10 +116,20 @@ impl ChatTemplate {
         env.add_filter("tojson", json::tojson);
         env.add_function("raise_exception", pycompat::raise_exception);
         env.add_function("strftime_now", pycompat::strftime_now);
-        env.add_template_owned(NAME, source.clone())
-            .map_err(|e| fault(&source, e))?;
+        bound::add(&mut env);
+        let program = Arc::new(Program {
+            env,
+            source,
+            syntax,
+        });
+        let checked = Arc::clone(&program);
+        let compiled = on_a_deep_stack(move || {
+            let compiled = bound::compile(NAME, &checked.source, &checked.syntax);
+            compiled.map(drop).map_err(|e| fault(&checked.source, e))
+        })?;
+        compiled.unwrap_or(Err(Error::TemplateSlow { seconds: SECONDS }))?;
         Ok(ChatTemplate {
-            program: Arc::new(Program { env, source }),
+            program,
             stuck: AtomicBool::new(false),
             tokens: Map::new(),
         })
@@ -128,8 +156,7 @@ impl ChatTemplate {
         }
         let program = Arc::clone(&self.program);
         let rendered = on_a_deep_stack(move || {
-            let template = program.env.get_template(NAME);
-            let rendered = template.and_then(|template| template.render(Serde(&context)));
+            let rendered = program.render(context);
             rendered.map_err(|e| fault(&program.source, e)) // the error may hold a deep value, too
         })?;
         rendered.unwrap_or_else(|| {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs a fuzz target of fuzz/ with the stable compiler: scripts/fuzz.sh TARGET [SECONDS]
 # Targets: gguf, tokenizer, template. New inputs are kept in target/fuzz/corpus/TARGET; an input that
-# fails is written to target/fuzz/. Seeds are fuzz/seeds/TARGET and the cases of tests/cases.
+# fails is written to target/fuzz/. Seeds are fuzz/seeds/TARGET and, for gguf, tests/cases/gguf.
 set -eu
 cd "$(dirname "$0")/.."
 target=${1:?a target: gguf, tokenizer or template}
@@ -10,9 +10,8 @@ out=${CARGO_TARGET_DIR:-target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$out/corpus/$target"
 case $target in
-    gguf) cases=tests/cases/gguf ;;
-    tokenizer) cases=tests/cases/tokenizer ;;
-    *) cases= ;;
+    gguf) cases=tests/cases/gguf longest=32768 ;;
+    *) cases= longest=4096 ;;
 esac
 # Coverage counters for libFuzzer; the flags that cargo-fuzz gives, without the sanitizer, which needs
 # another compiler: there is no unsafe code of ours in what is fuzzed.
@@ -22,4 +21,4 @@ RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     cargo build --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$out" --bin "$target"
 # shellcheck disable=SC2086
 exec "$out/$host/release/$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 \
-    -max_len=65536 -artifact_prefix="$out/" "$out/corpus/$target" fuzz/seeds/$target $cases
+    -max_len=$longest -artifact_prefix="$out/" "$out/corpus/$target" fuzz/seeds/$target $cases

@@ -35,12 +35,12 @@ pub(super) fn compile<'s>(
         default_auto_escape: Arc::new(|_| AutoEscape::None),
     };
     let mut compiled = CompiledTemplate::new(name, source, &config)?;
-    bind(&mut compiled.instructions);
-    compiled.blocks.values_mut().for_each(bind);
+    bind(&mut compiled.instructions)?;
+    compiled.blocks.values_mut().try_for_each(bind)?;
     Ok(compiled)
 }
 
-fn bind(all: &mut Instructions) {
+fn bind(all: &mut Instructions) -> Result<(), Error> {
     let mut at = 0;
     while let Some(instruction) = all.get_mut(at) {
         let (filter, args) = match instruction {
@@ -59,11 +59,16 @@ fn bind(all: &mut Instructions) {
             Instruction::BuildMap(pairs) => (".new_map", 2 * *pairs),
             _ => ("", 0),
         };
-        if let Some(n) = u16::try_from(args).ok().filter(|n| *n > 0) {
+        if args > 0 {
+            let n = u16::try_from(args).map_err(|_| {
+                let what = "a list or map of more items than a call takes arguments";
+                Error::new(ErrorKind::SyntaxError, what)
+            })?;
             *instruction = Instruction::ApplyFilter(filter, Some(n), NO_LOCAL);
         }
         at += 1;
     }
+    Ok(())
 }
 
 /// Adds the filters, and bounds those filters, tests and functions of minijinja's that make values out of

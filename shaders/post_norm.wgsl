@@ -2,6 +2,7 @@
 //   h[c, :] += rms_norm(x[c, :]) * weight[0..n];  out[c, :] = rms_norm(h[c, :]) * weight[n..2n].
 //   x, h, out: [columns, stride] f32; weight: [2 n]. One workgroup per column.
 #use group
+#use root
 
 struct Params {
     n: u32,
@@ -24,7 +25,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
         let v = x[base + i];
         ss += v * v;
     }
-    let r = 1.0 / sqrt(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n) + P.eps);
+    let r = inverse_root(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n) + P.eps);
     ss = 0.0;
     for (var i = lane.id; i < P.n; i += WG) {
         let v = h[base + i] + x[base + i] * r * weight[i];
@@ -32,7 +33,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
         ss += v * v;
     }
     // Each lane reads back only what it wrote itself.
-    let r2 = 1.0 / sqrt(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n) + P.eps);
+    let r2 = inverse_root(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n) + P.eps);
     for (var i = lane.id; i < P.n; i += WG) {
         out[base + i] = h[base + i] * r2 * weight[P.n + i];
     }

@@ -1,6 +1,7 @@
 // RMS norm: out[c, i] = x[c, i] / sqrt(mean(x[c, :]^2) + eps) * weight[i].
 //   x, out: [columns, stride] f32; weight: [n]. One workgroup per column.
 #use group
+#use root
 
 struct Params {
     n: u32,
@@ -23,7 +24,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
         ss += v * v;
     }
     let mean = group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.n);
-    let r = 1.0 / sqrt(mean + P.eps);
+    let r = inverse_root(mean + P.eps);
     for (var i = lane.id; i < P.n; i += WG) {
         out[base + i] = x[base + i] * r * weight[i];
     }

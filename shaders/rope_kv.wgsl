@@ -9,6 +9,7 @@
 // hdp is hd rounded up to 8, the padding is zero. The angle is composed from two table rows, since
 // shader sin and cos are only good to 2^-11 and only near zero.
 #use group
+#use root
 #use cache
 
 struct Params {
@@ -62,7 +63,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, lane: Lane) {
     }
     var norm = 1.0;
     if P.has_norm != 0u {
-        norm = 1.0 / sqrt(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.hd) + P.eps);
+        norm = inverse_root(group_sum(vec4<f32>(ss, 0.0, 0.0, 0.0), lane).x / f32(P.hd) + P.eps);
     }
     workgroupBarrier();
     if P.has_norm != 0u && kind != 2u {

@@ -70,6 +70,27 @@ pub enum Error {
         count: u64,
         size: u64,
     },
+    #[error(
+        "{}: {what} goes beyond the first {limit} bytes, in which the metadata of a model must lie; the \
+         file is damaged",
+        path.display()
+    )]
+    GgufHeaderLong {
+        path: PathBuf,
+        what: String,
+        limit: u64,
+    },
+    #[error(
+        "{}: the file became shorter while it was read: it had {size} bytes and has {now}, and {what} is \
+         cut off; let no other program write to it, or get it again",
+        path.display()
+    )]
+    FileShrank {
+        path: PathBuf,
+        what: String,
+        size: u64,
+        now: u64,
+    },
     #[error("{}: key {key} has unknown value type {id}; the file is damaged", path.display())]
     GgufValueType { path: PathBuf, key: String, id: u32 },
     #[error("{}: key {key} nests arrays more than {limit} deep", path.display())]
@@ -246,6 +267,16 @@ pub enum Error {
         known: Vec<&'static str>,
     },
     #[error(
+        "{}: tensor {tensor} holds numbers that are none (NaN or infinity) in row {row}: its weights are \
+         damaged; download or convert the model again",
+        path.display()
+    )]
+    WeightNotFinite {
+        path: PathBuf,
+        tensor: String,
+        row: usize,
+    },
+    #[error(
         "{}: the tokenizer has {tokens} tokens but token_embd only {rows} rows; the file is damaged",
         path.display()
     )]
@@ -325,6 +356,11 @@ pub enum Error {
     TemplateOther(String),
     #[error("no thread could be started to render the chat template: {0}")]
     TemplateThread(std::io::Error),
+    #[error(
+        "the chat template takes more than {seconds} seconds for this chat; it is made badly or means harm: \
+         use --raw, or another template"
+    )]
+    TemplateSlow { seconds: u64 },
     #[error("{}: this model has no chat template (tokenizer.chat_template)", path.display())]
     NoTemplate { path: PathBuf },
     #[error("{}: {what}", path.display())]
@@ -451,14 +487,31 @@ pub enum Error {
     #[error("all {slots} sequence slots are taken")]
     NoSlot { slots: u32 },
     #[error(
-        "the model's logits after {position} tokens are not numbers (NaN or infinity): the file's \
-         weights are damaged, {}",
+        "the model's logits after {position} tokens are not numbers (NaN or infinity), and were when the \
+         device computed them again: the device computes wrongly now and then{}",
+        match verified {
+            false => "; run with --verify to see where",
+            true => "",
+        }
+    )]
+    NotFinite { position: usize, verified: bool },
+    #[error(
+        "the model's logits after {position} tokens are not numbers (NaN or infinity); that begins in \
+         {label} ({shader}), whose inputs are finite, up to {largest:.3e} (from {from}): the file's \
+         weights there are damaged or too large, {}",
         match verified {
             false => "or the device computes wrongly; run with --verify to see which",
             true => "the device computes the same as the CPU",
         }
     )]
-    NotFinite { position: usize, verified: bool },
+    NotFiniteIn {
+        position: usize,
+        label: String,
+        shader: String,
+        largest: f32,
+        from: String,
+        verified: bool,
+    },
     #[error(
         "no variant of kernel {kernel} computes right numbers on {device} ({evidence}); update the driver, or \
          pick another adapter with --device; `tokstep verify` tests this one again"

@@ -4,6 +4,8 @@
 #[path = "common/cli.rs"]
 mod cli;
 mod common;
+#[path = "common/patch.rs"]
+mod patch;
 
 use cli::{answer, command, fails, object, stderr, tokstep};
 use common::{case, gpu_trial, json};
@@ -235,6 +237,22 @@ fn text_prompts_from_everywhere() {
     assert_eq!(String::from_utf8_lossy(&o.stdout), "ok\n", "{}", stderr(&o));
 }
 
+/// A model that loads and whose second layer's numbers have squares beyond f32.
+fn large_weights(dir: &std::path::Path) -> String {
+    let bytes = patch::file(
+        &case("cases/models/llama_f32.gguf"),
+        |_| (),
+        |t, data| {
+            if t.name == "blk.1.ffn_down.weight" {
+                patch::scale(data, 1e30);
+            }
+        },
+    );
+    let path = dir.join("large.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
 fn verify_says_how_much_it_compared() {
     let o = tokstep(
         &[
@@ -264,12 +282,21 @@ fn verify_says_how_much_it_compared() {
     fails(
         &["run", "-m", &nan, "--raw", "-p", "a"],
         b"",
-        &["NaN", "--verify"],
+        &["tensor output.weight", "NaN", "in row 0"],
+    );
+    // Finite weights whose products are not.
+    let dir = tempfile::tempdir().unwrap();
+    let large = large_weights(dir.path());
+    let place = ["NaN", "blk.1.ffn_down"];
+    fails(
+        &["run", "-m", &large, "--raw", "-p", "a"],
+        b"",
+        &[&place[..], &["--verify"]].concat(),
     );
     fails(
-        &["run", "-m", &nan, "--raw", "-p", "a", "--verify"],
+        &["run", "-m", &large, "--raw", "-p", "a", "--verify"],
         b"",
-        &["same as the CPU"],
+        &[&place[..], &["same as the CPU"]].concat(),
     );
 }
 
@@ -283,6 +310,12 @@ fn figures_that_are_no_numbers_are_errors() {
         file("cases/gguf/w_all_nan.gguf"),
     );
     fails(&["ppl", "-m", &nan, "-f", text, "-c", "8"], b"", &["NaN"]);
+    let large = large_weights(dir.path());
+    fails(
+        &["ppl", "-m", &large, "-f", text, "-c", "8"],
+        b"",
+        &["NaN", "blk.1.ffn_down"],
+    );
     fails(
         &["ppl", "-m", &good, "-f", text, "-c", "512"],
         b"",

@@ -244,6 +244,24 @@ fn special_tokens() {
     is("\u{20ac}\u{20ad}", false, &[first + 4]); // no byte tokens here: the rest has no ids
 }
 
+/// Special tokens that a text nearly holds at every place, of every length.
+#[test]
+fn long_special_tokens_cost_no_more_than_short_ones() {
+    let mut tokens: Vec<Vec<u8>> = vec![b"a".to_vec(), b"b".to_vec()];
+    tokens.extend((1..300).map(|n| [vec![b'a'; 3 * n], b"b".to_vec()].concat()));
+    let types: Vec<i32> = (0..tokens.len())
+        .map(|i| if i < 2 { 1 } else { 4 })
+        .collect();
+    let refs: Vec<&[u8]> = tokens.iter().map(|t| &t[..]).collect();
+    let t = bpe(&refs, &[]).i32s(TYPES, &types).open().unwrap();
+    let start = std::time::Instant::now();
+    let none = "a".repeat(100_000);
+    assert_eq!(t.encode(&none, true, false).unwrap(), vec![0; 100_000]);
+    let some = format!("{}b{}b", "a".repeat(4), "a".repeat(30));
+    assert_eq!(t.encode(&some, false, false).unwrap(), [0, 2, 11]);
+    assert!(start.elapsed().as_secs_f32() < 5.0, "{:?}", start.elapsed());
+}
+
 /// 262144 tokens and texts of 100 KB: seconds here would be seconds before the first token.
 #[test]
 fn big_vocabularies_and_texts() {

@@ -5,6 +5,12 @@ fn row_mult(row: u32) -> f32 {
     return bitcast<f32>(wword(P.mult + row / 4u)[row & 3u]);
 }
 
+// What is no finite number stays so: a cap would hide that a model has come apart.
+fn capped(v: f32) -> f32 {
+    let c = P.softcap * tanh(clamp(v / P.softcap, -15.0, 15.0));
+    return select(c, v, (bitcast<u32>(v) & 0x7fffffffu) >= 0x7f800000u);
+}
+
 // Writes rows `row` and `row + 1` (row is even) of column `c`, already multiplied out.
 fn emit(c: u32, row: u32, v0: f32, v1: f32) {
     // 0, unknown to compilers. Mesa's software device recompiles a shader at every dispatch for the values of
@@ -28,8 +34,8 @@ fn emit(c: u32, row: u32, v0: f32, v1: f32) {
             b += out[i + 1u];
         }
     } else if P.softcap > f32(zero) {
-        a = P.softcap * tanh(clamp(v0 / P.softcap, -15.0, 15.0));
-        b = P.softcap * tanh(clamp(v1 / P.softcap, -15.0, 15.0));
+        a = capped(v0);
+        b = capped(v1);
     }
     out[i] = a;
     if both {

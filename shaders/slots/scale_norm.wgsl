@@ -2,6 +2,7 @@
 // of them: each column's results are multiplied by 1 / sqrt(mean of squares + eps). The squares
 // were summed up in parts by the product that made the activations (slot sink = norm).
 //   sums: [columns, parts rounded up to 16] vec4 of partial sums, zero behind the last.
+#use root
 @group(0) @binding(4) var<storage, read> sums: array<vec4<f32>>;
 
 // What a lane finds of column `c`.
@@ -25,7 +26,8 @@ fn scales4(c: u32, t: Team, lid: u32) -> vec4<f32> {
     if COLS > c + 3u {
         v.w = some_squares(c + 3u, t);
     }
-    return 1.0 / sqrt(team_sum(v, lid) / f32(P.norm_n) + P.eps);
+    let mean = team_sum(v, lid) / f32(P.norm_n) + P.eps;
+    return vec4<f32>(inverse_root(mean.x), inverse_root(mean.y), inverse_root(mean.z), inverse_root(mean.w));
 }
 
 // Of all columns; all lanes must call.

@@ -73,10 +73,7 @@ pub fn run(args: &PplArgs) -> Result<()> {
         let (given, wanted) = (&scored[..scored.len() - 1], &scored[1..]);
         session.logits(given, &mut |i, logits| score.add(logits, wanted[i]))?;
         if !score.nll.is_finite() {
-            return Err(Error::NotFinite {
-                position: (n + 1) * size,
-                verified: false,
-            });
+            return Err(session.not_finite());
         }
         out::text(format_args!("[{}]{:.4},", n + 1, score.perplexity()))?;
     }

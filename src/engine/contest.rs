@@ -239,7 +239,7 @@ impl Contest {
         let out = first[0].binds.iter().find(|b| b.name == "out");
         let out = out.expect("a product writes out").buf;
         let before = words(&program.buffers[out]);
-        let want = twin(program, first, out, self.batch);
+        let want = twin(program, first, out, self.batch)?;
         let known: Vec<usize> = (0..before.len())
             .filter(|i| want[*i] != before[*i])
             .collect();
@@ -342,7 +342,7 @@ fn windows(rows: usize, n: usize) -> Vec<(usize, usize)> {
 }
 
 /// The result of steps in rows at the start, in the middle and at the end, by the twin.
-fn twin(program: &Program, steps: &[Step], out: BufId, batch: Batch) -> Vec<u32> {
+fn twin(program: &Program, steps: &[Step], out: BufId, batch: Batch) -> Result<Vec<u32>> {
     let (w, rows) = weights(program, &steps[0]).expect("a product has weights");
     let Init::Rows { matrix, first, .. } = &program.buffers[w].init else {
         unreachable!("weights are rows")
@@ -377,7 +377,8 @@ fn twin(program: &Program, steps: &[Step], out: BufId, batch: Batch) -> Vec<u32>
     }
     let mut cpu = Runner::new(Arc::new(Program::alone(buffers, body)));
     cpu.run(Which::Decode, batch);
-    cpu.words(out).to_vec()
+    cpu.check()?;
+    Ok(cpu.words(out).to_vec())
 }
 
 /// Changes a field of a step's parameters.

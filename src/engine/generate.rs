@@ -336,9 +336,7 @@ impl Iterator for Generation<'_, '_> {
         if id == NOT_FINITE {
             self.stop = Some(Stop::Cancelled);
             self.end();
-            let position = self.session.tokens.len();
-            let verified = self.session.engine.options.verify;
-            return Some(Err(Error::NotFinite { position, verified }));
+            return Some(Err(self.session.not_finite()));
         }
         Some(Ok(self.accept(id)))
     }

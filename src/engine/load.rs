@@ -163,7 +163,6 @@ impl Engine {
         let (tokenizer, template, tokenizer_ms) = text?;
         let (gpu, mut scheduler, mut info) = loaded?;
         scheduler.pace = pace;
-        gguf.release_all();
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
         Ok(Engine {

@@ -19,6 +19,7 @@ mod scheduler;
 pub mod sensors;
 mod session;
 mod stop;
+mod trace;
 mod tune;
 mod verdicts;
 mod verify;

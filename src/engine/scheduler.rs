@@ -10,6 +10,7 @@ use super::generate::SampleOptions;
 use super::pace::Pace;
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
+use super::trace;
 use super::verify::Verifier;
 use crate::gpu::{GpuProgram, Staging, StepTime};
 use crate::kernel::params::Slot as SlotState;
@@ -216,10 +217,7 @@ impl Scheduler {
             self.deactivate(slot);
         }
         match first? {
-            NOT_FINITE => Err(Error::NotFinite {
-                position: position as usize,
-                verified: self.verifier.is_some(),
-            }),
+            NOT_FINITE => Err(self.not_finite(slot, all)),
             id => Ok(id),
         }
     }
@@ -234,6 +232,44 @@ impl Scheduler {
                 ring.copy(p, p.program.io.ring, encoder)
             }));
         ring.read(&p.gpu, |words| words[(slot * RING_LEN) as usize])
+    }
+
+    /// The error for a sequence of these tokens, all of which were fed, whose logits are not finite: it
+    /// names the step where that begins. The sequence is fed again for it and must not be decoded further.
+    pub fn not_finite(&mut self, slot: u32, tokens: &[u32]) -> Error {
+        self.deactivate(slot);
+        let verifier = self.verifier.take();
+        let (position, verified) = (tokens.len(), verifier.is_some());
+        let found = self.trace(slot, tokens);
+        self.verifier = verifier;
+        match found {
+            Ok(Some(found)) => found.error(position, verified),
+            Ok(None) => Error::NotFinite { position, verified },
+            Err(e) => e,
+        }
+    }
+
+    fn trace(&mut self, slot: u32, tokens: &[u32]) -> Result<Option<trace::Found>> {
+        let p = self.program.clone();
+        trace::clear(&p);
+        let size = self.sizes.chunk as usize;
+        for (i, ids) in tokens.chunks(size).enumerate() {
+            let start = i * size;
+            let last = start + ids.len() == tokens.len();
+            self.chunk(slot, start as u32, ids, Which::Prefill)?;
+            if !last && trace::finite(&p)? {
+                continue;
+            }
+            let batch = Batch {
+                cols: ids.len() as u32,
+                kv_len: (start + ids.len()) as u32,
+            };
+            trace::clear(&p);
+            if let Some(found) = trace::steps(&p, Which::PrefillLast, batch)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Stops a slot from sampling; what it holds stays.

@@ -104,6 +104,13 @@ impl<'e> Session<'e> {
         Ok(())
     }
 
+    /// The error for logits that are not finite after the sequence's last token: it names the step of the
+    /// model where that begins. The sequence is fed again for it, and is of no use afterwards.
+    pub fn not_finite(&mut self) -> Error {
+        let mut scheduler = self.engine.scheduler.borrow_mut();
+        scheduler.not_finite(self.slot, &self.tokens)
+    }
+
     pub(super) fn chunk(&self) -> usize {
         self.engine.scheduler.borrow().program().program.sizes.chunk as usize
     }

@@ -41,6 +41,7 @@ impl Verifier {
             };
             p.gpu.submit(commands);
             self.cpu.step(step, batch);
+            self.cpu.check()?;
             self.steps += 1;
             for bind in step
                 .binds

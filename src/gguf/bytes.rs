@@ -1,9 +1,10 @@
-//! The bytes of one file: memory-mapped, or owned when they came from memory.
+//! The bytes of one file, read piece by piece where they lie, or owned when they came from memory.
+//! Nothing is mapped: a file that another program shortens gives an error, where a mapping would end
+//! the process.
 
 use crate::{Error, Result};
 use std::fs::{self, File};
 use std::io;
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use std::sync::Arc;
 pub(crate) struct Bytes(Arc<Storage>);
 
 enum Storage {
-    Map(memmap2::Mmap),
+    /// A file and the bytes it had when it was opened.
+    File(File, u64),
     Owned(Vec<u8>),
 }
 
@@ -22,8 +24,8 @@ impl Bytes {
             path: path.to_owned(),
             source,
         };
+        // Opening a named pipe would wait for a writer, so what it is comes first.
         let kind = fs::metadata(path).map_err(fail)?;
-        // A directory cannot be mapped and opening a named pipe would wait for a writer.
         if kind.is_dir() {
             return Err(fail(io::ErrorKind::IsADirectory.into()));
         }
@@ -34,53 +36,65 @@ impl Bytes {
             )));
         }
         let file = File::open(path).map_err(fail)?;
-        if kind.len() == 0 {
-            return Ok(Bytes::from(Vec::new())); // some systems refuse an empty mapping
+        let len = file.metadata().map_err(fail)?.len();
+        Ok(Bytes(Arc::new(Storage::File(file, len))))
+    }
+
+    /// Bytes there were when the file was opened.
+    pub(crate) fn len(&self) -> u64 {
+        match &*self.0 {
+            Storage::File(_, len) => *len,
+            Storage::Owned(v) => v.len() as u64,
         }
-        // SAFETY: the mapping is private and only read as plain bytes, for which every bit pattern
-        // is valid. Another process that shortens the file while it is mapped makes a read fault;
-        // that is the known limit of memory-mapped models.
-        #[allow(unsafe_code)]
-        let map = unsafe { memmap2::MmapOptions::new().map(&file) }.map_err(fail)?;
-        Ok(Bytes(Arc::new(Storage::Map(map))))
+    }
+
+    /// Bytes there are now.
+    pub(crate) fn len_now(&self) -> u64 {
+        match &*self.0 {
+            Storage::File(file, len) => file.metadata().map_or(*len, |m| m.len()),
+            Storage::Owned(v) => v.len() as u64,
+        }
+    }
+
+    /// Fills `out` with the bytes from `at` on; an end of the file before that is an error.
+    pub(crate) fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        match &*self.0 {
+            Storage::File(file, _) => read_exact_at(file, at, out),
+            Storage::Owned(v) => {
+                let here = usize::try_from(at)
+                    .ok()
+                    .and_then(|at| v.get(at..)?.get(..out.len()));
+                out.copy_from_slice(here.ok_or(io::ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+        }
     }
 }
 
-impl Bytes {
-    /// Tells the system that a part will not be read soon, so that it no longer counts as this
-    /// process's memory. Reading it again brings it back. A hint: where it is not heard, nothing is lost.
-    pub(crate) fn release(&self, part: std::ops::Range<usize>) {
-        #[cfg(unix)]
-        if let Storage::Map(map) = &*self.0 {
-            let len = part.end.min(map.len()).saturating_sub(part.start);
-            // SAFETY: the pages are read-only and backed by the file, never written: dropping them
-            // loses nothing, and whoever still holds a slice of them reads the same bytes again.
-            #[allow(unsafe_code)]
-            let told = unsafe {
-                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, len)
-            };
-            if let Err(e) = told {
-                tracing::debug!("pages of a model file are not given back: {e}");
+#[cfg(unix)]
+fn read_exact_at(file: &File, at: u64, out: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut at: u64, mut out: &mut [u8]) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !out.is_empty() {
+        match file.seek_read(out, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                at += n as u64;
+                out = &mut out[n..];
             }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
-        #[cfg(not(unix))]
-        let _ = part;
     }
+    Ok(())
 }
 
 impl From<Vec<u8>> for Bytes {
     fn from(bytes: Vec<u8>) -> Bytes {
         Bytes(Arc::new(Storage::Owned(bytes)))
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &*self.0 {
-            Storage::Map(map) => map,
-            Storage::Owned(vec) => vec,
-        }
     }
 }

@@ -10,9 +10,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// Shortest key and value: key length, value type, one byte.
-const LEAST_KEY: usize = 8 + 4 + 1;
+const LEAST_KEY: u64 = 8 + 4 + 1;
 /// Shortest tensor entry: name length, number of dimensions, one dimension, type, offset.
-const LEAST_TENSOR: usize = 8 + 4 + 8 + 4 + 8;
+const LEAST_TENSOR: u64 = 8 + 4 + 8 + 4 + 8;
 const DEFAULT_ALIGNMENT: u64 = 32;
 
 /// What a file says about one tensor. Its place and size have been checked.
@@ -74,7 +74,7 @@ impl Header {
     /// Reads the header of `file`, whose tensors must lie within `size` bytes.
     pub(crate) fn read(path: &Path, file: &Bytes, part: usize, size: u64) -> Result<Header> {
         let mut r = Reader::new(path, file);
-        let version = read_version(&mut r, file)?;
+        let version = read_version(&mut r, file.len())?;
         let n_tensors = r.count(LEAST_TENSOR, &|| "the number of tensors".into())?;
         let n_kv = r.count(LEAST_KEY, &|| "the number of metadata keys".into())?;
         let meta = read_meta(&mut r, n_kv)?;
@@ -103,7 +103,7 @@ impl Header {
             }
             tensors.push(t);
         }
-        let data = (r.pos() as u64).next_multiple_of(alignment);
+        let data = r.pos().next_multiple_of(alignment);
         place(path, &mut tensors, data, alignment, size)?;
         let last = tensors.iter().map(|t| t.start + t.bytes).max();
         Ok(Header {
@@ -116,12 +116,13 @@ impl Header {
     }
 }
 
-fn read_version(r: &mut Reader, file: &Bytes) -> Result<u32> {
+fn read_version(r: &mut Reader, size: u64) -> Result<u32> {
     let path = r.path.to_owned();
-    if !file.starts_with(b"GGUF") {
+    let start = r.look(size.min(16))?;
+    if !start.starts_with(b"GGUF") {
         return Err(Error::NotGguf {
             path,
-            start: file[..file.len().min(16)].to_vec(),
+            start: start.to_vec(),
         });
     }
     r.take(4, &String::new)?;
@@ -137,15 +138,17 @@ fn read_meta(r: &mut Reader, n_kv: usize) -> Result<Vec<(String, Value)>> {
     let mut meta: Vec<(String, Value)> = Vec::new();
     let mut keys = HashSet::new();
     for i in 0..n_kv {
-        let key = r.bytes(&|| format!("the name of metadata key {i}"))?;
+        let key = r
+            .bytes(&|| format!("the name of metadata key {i}"))?
+            .to_vec();
+        let name = String::from_utf8_lossy(&key).into_owned();
         if !keys.insert(key) {
-            let key = String::from_utf8_lossy(key).into_owned();
             return Err(Error::KeyTwice {
                 path: r.path.to_owned(),
-                key,
+                key: name,
             });
         }
-        let key = String::from_utf8_lossy(key).into_owned();
+        let key = name;
         let value = r.value(&key)?;
         meta.push((key, value));
     }

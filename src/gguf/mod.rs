@@ -1,5 +1,5 @@
-//! GGUF files: metadata and tensors, memory-mapped, with every count and offset checked before it
-//! is used. Knows files, not models: which keys and tensors matter is the business of others.
+//! GGUF files: metadata, and tensors that are read where they lie, with every count and offset checked
+//! before it is used. Knows files, not models: which keys and tensors matter is the business of others.
 
 mod bytes;
 pub mod ggml_type;
@@ -42,17 +42,8 @@ struct Inner {
     bytes: u64,
 }
 
-/// A tensor whose shape is what the caller asked for.
-#[derive(Clone, Copy)]
-pub struct Tensor<'a> {
-    /// Name, shape and type.
-    pub info: &'a TensorInfo,
-    /// Blocks in row order.
-    pub data: &'a [u8],
-}
-
 impl Gguf {
-    /// Maps a file, and the other parts of a split model when it is the first part of one.
+    /// Opens a file, and the other parts of a split model when it is the first part of one.
     pub fn open(path: &Path) -> Result<Gguf> {
         Gguf::read(path, Bytes::open(path)?)
     }
@@ -63,14 +54,14 @@ impl Gguf {
     }
 
     fn read(path: &Path, bytes: Bytes) -> Result<Gguf> {
-        let mut first = Header::read(path, &bytes, 0, bytes.len() as u64)?;
+        let mut first = Header::read(path, &bytes, 0, bytes.len())?;
         let rest = split::rest(path, &first)?;
         let mut files = vec![bytes];
         for (bytes, header) in rest {
             files.push(bytes);
             first.tensors.extend(header.tensors);
         }
-        let bytes = files.iter().map(|f| f.len() as u64).sum();
+        let bytes = files.iter().map(Bytes::len).sum();
         Gguf::new(path, first, files, bytes)
     }
 
@@ -178,7 +169,7 @@ impl Gguf {
 
     /// The tensor of this name, which must have this shape (GGUF order: weights per row first).
     /// Trailing dimensions of 1 do not count.
-    pub fn tensor(&self, name: &str, shape: &[u64]) -> Result<Tensor<'_>> {
+    pub fn tensor(&self, name: &str, shape: &[u64]) -> Result<&TensorInfo> {
         let path = || self.path().to_owned();
         let missing = || Error::TensorMissing {
             path: path(),
@@ -195,36 +186,54 @@ impl Gguf {
                 found,
             });
         }
-        Ok(Tensor {
-            info,
-            data: self.data(info),
-        })
+        Ok(info)
     }
 
     /// The blocks of one of this file's tensors; of one whose rows repeat, the first
     /// [`TensorInfo::period`] rows.
-    pub fn data(&self, t: &TensorInfo) -> &[u8] {
-        &self.0.files[t.part][t.start as usize..(t.start + t.held) as usize]
+    pub fn data(&self, t: &TensorInfo) -> Result<Vec<u8>> {
+        let mut out = vec![0; t.held as usize];
+        self.read_at(t, 0, &mut out)?;
+        Ok(out)
     }
 
-    /// The blocks of row `r` of one of this file's tensors.
-    pub fn row(&self, t: &TensorInfo, r: usize) -> &[u8] {
-        let bytes = t.row_bytes() as usize;
-        let r = t.period().map_or(r, |period| r % period);
-        &self.data(t)[r * bytes..][..bytes]
-    }
-
-    /// Tells the system that bytes of one of this file's tensors will not be read soon.
-    pub fn release(&self, t: &TensorInfo, bytes: std::ops::Range<usize>) {
-        let start = t.start as usize;
-        self.0.files[t.part].release(start + bytes.start..start + bytes.end);
-    }
-
-    /// Tells the system that the whole file will not be read soon.
-    pub fn release_all(&self) {
-        for file in &self.0.files {
-            file.release(0..file.len());
+    /// Replaces `out` with the blocks of rows `rows` of one of this file's tensors.
+    pub fn rows(&self, t: &TensorInfo, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
+        let row = t.row_bytes() as usize;
+        out.resize(rows.len() * row, 0);
+        let Some(period) = t.period() else {
+            return self.read_at(t, (rows.start * row) as u64, out);
+        };
+        let (mut r, mut at) = (rows.start, 0);
+        while r < rows.end {
+            let from = r % period;
+            let n = (period - from).min(rows.end - r);
+            self.read_at(t, (from * row) as u64, &mut out[at..at + n * row])?;
+            (r, at) = (r + n, at + n * row);
         }
+        Ok(())
+    }
+
+    fn read_at(&self, t: &TensorInfo, at: u64, out: &mut [u8]) -> Result<()> {
+        assert!(
+            at + out.len() as u64 <= t.held,
+            "past the end of {}",
+            t.name
+        );
+        let file = &self.0.files[t.part];
+        file.read_at(t.start + at, out).map_err(|source| {
+            let part = split::files(self.path()).into_iter().nth(t.part);
+            let path = part.unwrap_or_else(|| self.path().to_owned());
+            match source.kind() {
+                std::io::ErrorKind::UnexpectedEof => Error::FileShrank {
+                    path,
+                    what: format!("tensor {}", t.name),
+                    size: file.len(),
+                    now: file.len_now(),
+                },
+                _ => Error::Io { path, source },
+            }
+        })
     }
 }
 

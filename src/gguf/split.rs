@@ -73,7 +73,7 @@ pub(crate) fn rest(path: &Path, first: &Header) -> Result<Vec<(Bytes, Header)>> 
             });
         }
         let bytes = Bytes::open(&name)?;
-        let header = Header::read(&name, &bytes, other as usize, bytes.len() as u64)?;
+        let header = Header::read(&name, &bytes, other as usize, bytes.len())?;
         if place(&name, &header)? != (other, count) {
             return Err(Error::SplitMixed {
                 path: name,

@@ -1,10 +1,9 @@
-//! Metadata values. Scalars and strings are decoded when the file is opened; arrays stay in the
-//! file and are decoded on use, so a list of 262144 tokens costs one offset per token.
+//! Metadata values. Scalars and strings are decoded when the file is opened; an array is kept as the
+//! bytes it has in the file and decoded on use, so a list of 262144 tokens costs one offset per token.
 
-use super::bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
+use std::sync::Arc;
 
 /// Type of a metadata value (source: GGUF's `gguf_metadata_value_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,76 +216,81 @@ impl fmt::Display for Value {
     }
 }
 
-/// An array value, still lying in the file.
+/// An array value, as its elements' bytes. Cloning copies a pointer.
 #[derive(Clone)]
 pub struct Array {
     elem: ValueType,
     len: usize,
-    file: Bytes,
-    at: Place,
-}
-
-/// Where the elements of an array lie.
-#[derive(Clone)]
-pub(crate) enum Place {
-    /// Scalars: position of the first.
-    Scalars(usize),
-    /// Strings: position of each string's text; its length stands in the 8 bytes before.
-    Strings(Vec<usize>),
-    /// Arrays of arrays: checked, but nothing reads them; where they lie.
-    Nested(Range<usize>),
+    bytes: Arc<Vec<u8>>,
+    /// Of strings: where each ends in `bytes`, which are their texts one after the other.
+    ends: Arc<Vec<u32>>,
 }
 
 impl Array {
-    /// The reader has checked that every element lies inside `file`.
-    pub(crate) fn new(elem: ValueType, len: usize, file: Bytes, at: Place) -> Array {
+    /// Scalars, as they lie in a file.
+    pub(crate) fn of_scalars(elem: ValueType, len: usize, bytes: Vec<u8>) -> Array {
+        assert_eq!(Some(bytes.len()), elem.size().map(|s| s * len));
         Array {
             elem,
             len,
-            file,
-            at,
+            bytes: bytes.into(),
+            ends: Arc::default(),
+        }
+    }
+
+    /// Strings: their texts one after the other, and where each ends.
+    pub(crate) fn of_texts(text: Vec<u8>, ends: Vec<u32>) -> Array {
+        Array {
+            elem: ValueType::Str,
+            len: ends.len(),
+            bytes: text.into(),
+            ends: ends.into(),
+        }
+    }
+
+    /// Arrays, checked and as they lie in a file: nothing reads what is in them.
+    pub(crate) fn of_arrays(len: usize, raw: Vec<u8>) -> Array {
+        Array {
+            elem: ValueType::Array,
+            len,
+            bytes: raw.into(),
+            ends: Arc::default(),
         }
     }
 
     /// An array of strings.
     pub fn of_strs<'t>(strs: impl IntoIterator<Item = &'t [u8]>) -> Array {
-        let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+        let (mut text, mut ends) = (Vec::new(), Vec::new());
         for s in strs {
-            bytes.extend((s.len() as u64).to_le_bytes());
-            starts.push(bytes.len());
-            bytes.extend(s);
+            text.extend(s);
+            ends.push(u32::try_from(text.len()).expect("texts below 4 GiB"));
         }
-        let (len, at) = (starts.len(), Place::Strings(starts));
-        Array::new(ValueType::Str, len, bytes.into(), at)
+        Array::of_texts(text, ends)
     }
 
     /// An array of 32-bit floats.
     pub fn of_f32(values: &[f32]) -> Array {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let at = Place::Scalars(0);
-        Array::new(ValueType::F32, values.len(), bytes.into(), at)
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Array::of_scalars(ValueType::F32, values.len(), bytes)
     }
 
     /// An array of 32-bit integers.
     pub fn of_i32(values: &[i32]) -> Array {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let at = Place::Scalars(0);
-        Array::new(ValueType::I32, values.len(), bytes.into(), at)
+        let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        Array::of_scalars(ValueType::I32, values.len(), bytes)
     }
 
-    /// The elements as they lie in a file.
-    pub(crate) fn raw(&self) -> &[u8] {
-        let range = match &self.at {
-            Place::Scalars(start) => *start..*start + self.len * self.elem.size().unwrap_or(0),
-            Place::Strings(starts) => {
-                match (starts.first(), self.strs().and_then(Iterator::last)) {
-                    (Some(first), Some(last)) => first - 8..starts[starts.len() - 1] + last.len(),
-                    _ => 0..0,
-                }
-            }
-            Place::Nested(range) => range.clone(),
-        };
-        &self.file[range]
+    /// Writes type, length and elements as a file has them.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.elem.id().to_le_bytes());
+        out.extend((self.len as u64).to_le_bytes());
+        match self.strs() {
+            Some(strs) => strs.for_each(|s| {
+                out.extend((s.len() as u64).to_le_bytes());
+                out.extend(s);
+            }),
+            None => out.extend_from_slice(&self.bytes),
+        }
     }
 
     /// Type of the elements.
@@ -306,26 +310,20 @@ impl Array {
 
     /// The strings' bytes, in order; `None` unless this is an array of strings.
     pub fn strs(&self) -> Option<impl ExactSizeIterator<Item = &[u8]>> {
-        let Place::Strings(starts) = &self.at else {
-            return None;
-        };
-        Some(starts.iter().map(|&start| {
-            let len = self.file[start - 8..start].try_into().expect("eight bytes");
-            &self.file[start..start + u64::from_le_bytes(len) as usize]
-        }))
+        let mut start = 0;
+        (self.elem == ValueType::Str).then(|| {
+            self.ends.iter().map(move |&end| {
+                let text = &self.bytes[start..end as usize];
+                start = end as usize;
+                text
+            })
+        })
     }
 
     /// The elements, in order; `None` unless they are scalars.
     pub fn scalars(&self) -> Option<impl ExactSizeIterator<Item = Value>> {
-        let (Place::Scalars(start), Some(size)) = (&self.at, self.elem.size()) else {
-            return None;
-        };
-        let bytes = &self.file[*start..*start + self.len * size];
-        Some(
-            bytes
-                .chunks_exact(size)
-                .map(|b| Value::scalar(self.elem, b)),
-        )
+        let elements = self.bytes.chunks_exact(self.elem.size()?);
+        Some(elements.map(|b| Value::scalar(self.elem, b)))
     }
 }
 

@@ -4,8 +4,11 @@
 use super::{GgmlType, Gguf, Value};
 use crate::{Error, Result};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes of a tensor that are copied at a time.
+const PIECE: usize = 1 << 20;
 
 /// A tensor of a file that is to be written.
 pub struct NewTensor {
@@ -64,11 +67,7 @@ fn value(out: &mut Vec<u8>, v: &Value) {
         Value::F32(v) => out.extend(v.to_le_bytes()),
         Value::Bool(v) => out.push(u8::from(*v)),
         Value::Str(v) => string(out, v),
-        Value::Array(v) => {
-            out.extend(v.elem().id().to_le_bytes());
-            out.extend((v.len() as u64).to_le_bytes());
-            out.extend(v.raw());
-        }
+        Value::Array(v) => v.write(out),
         Value::U64(v) => out.extend(v.to_le_bytes()),
         Value::I64(v) => out.extend(v.to_le_bytes()),
         Value::F64(v) => out.extend(v.to_le_bytes()),
@@ -90,11 +89,7 @@ impl Gguf {
             Err(_) => Ok(()),
         };
         free()?;
-        let written = self.write(&part, done).map_err(|source| Error::FileWrite {
-            path: part.clone(),
-            bytes: self.file_bytes(),
-            source,
-        });
+        let written = self.write(&part, done);
         let renamed = written.and_then(|()| free()).and_then(|()| {
             fs::rename(&part, path).map_err(|source| Error::Io {
                 path: path.to_owned(),
@@ -107,7 +102,12 @@ impl Gguf {
         renamed
     }
 
-    fn write(&self, path: &Path, done: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn write(&self, path: &Path, done: &mut dyn FnMut(u64)) -> Result<()> {
+        let fail = |source| Error::FileWrite {
+            path: path.to_owned(),
+            bytes: self.file_bytes(),
+            source,
+        };
         let whole = |(key, _): &&(String, Value)| !key.starts_with("split.");
         let meta: Vec<_> = self.meta().iter().filter(whole).cloned().collect();
         let tensors = self.tensors().iter().map(|t| NewTensor {
@@ -116,24 +116,24 @@ impl Gguf {
             ty: t.ty,
         });
         let header = header(&meta, &tensors.collect::<Vec<_>>());
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        out.write_all(&header)?;
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(path).map_err(fail)?);
+        out.write_all(&header).map_err(fail)?;
         done(header.len() as u64);
+        let mut data = Vec::new();
         for t in self.tensors() {
-            let data = self.data(t);
-            let mut left = t.bytes();
-            while left > 0 {
-                let n = left.min(data.len() as u64);
-                out.write_all(&data[..n as usize])?;
-                left -= n;
-                done(n);
+            let (rows, row) = (t.rows() as usize, t.row_bytes() as usize);
+            let step = (PIECE / row.max(1)).max(1);
+            for first in (0..rows).step_by(step) {
+                self.rows(t, first..rows.min(first + step), &mut data)?;
+                out.write_all(&data).map_err(fail)?;
+                done(data.len() as u64);
             }
             let pad = t.bytes().next_multiple_of(self.alignment()) - t.bytes();
-            out.write_all(&vec![0; pad as usize])?;
+            out.write_all(&vec![0; pad as usize]).map_err(fail)?;
             done(pad);
         }
-        let file = out.into_inner().map_err(IntoInnerError::into_error)?;
-        file.sync_all()
+        let file = out.into_inner().map_err(IntoInnerError::into_error);
+        file.and_then(|file| file.sync_all()).map_err(fail)
     }
 }
 

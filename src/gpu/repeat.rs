@@ -10,6 +10,7 @@ use super::device::Gpu;
 use super::program::Resource;
 use crate::Result;
 use crate::model::Matrix;
+use crate::model::matrix::RowBytes;
 use crate::plan::{Buffer, Init, Pool};
 
 /// Bytes the device copies at a time; a longer period is copied whole.
@@ -99,13 +100,15 @@ fn upload_rows(
     let row_words = m.row_vec4s() * 4;
     let row_bytes = row_words as u64 * 4;
     let mut mult = Vec::with_capacity(rows.next_multiple_of(4));
+    let mut read = RowBytes::default();
     for (row, n, period) in runs(m, first, rows) {
+        m.read(row..row + period, &mut read)?;
         let mut words = vec![0u32; period * row_words];
         let one: Vec<f32> = words
             .par_chunks_mut(row_words)
             .enumerate()
-            .map(|(i, out)| (m.ty.repack)(m.row(row + i), m.k, out))
-            .collect();
+            .map(|(i, out)| m.repack_row(row + i, &read, out))
+            .collect::<Result<_>>()?;
         mult.extend(one.iter().cycle().take(n));
         let begin = (row - first) as u64 * row_bytes;
         copy(gpu, buffer, &words, begin, begin + n as u64 * row_bytes)?;

@@ -1,7 +1,7 @@
 //! Fills the buffers of a program: small constants as they are, matrices in pieces. Every core
 //! repacks pieces of its own straight into mapped staging memory, while the device copies those that
 //! are ready. The staging slots go round, so their number bounds the memory: no copy of a whole
-//! tensor is ever held, and the file's pages behind a piece are given back to the system.
+//! tensor is ever held.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::device::{Gpu, add};
 use super::program::{Loading, Resource};
 use super::repeat;
 use crate::model::Matrix;
-use crate::model::matrix::TILE_ROWS;
+use crate::model::matrix::{RowBytes, TILE_ROWS};
 use crate::plan::{BufId, Buffer, Init, Pool};
 use crate::{Error, Result};
 
@@ -146,6 +146,13 @@ pub enum Event {
     Compiled(bool),
 }
 
+/// What a worker uses again for every piece.
+#[derive(Default)]
+struct Scratch {
+    rows: RowBytes,
+    tile: Vec<u32>,
+}
+
 /// Staging slots that are mapped and free; `None` ends a worker.
 type Free = Option<wgpu::Buffer>;
 
@@ -185,7 +192,7 @@ impl<'a> Upload<'a> {
 
     /// Repacks pieces until none is left or the load has ended.
     pub fn work(&self, tell: &Sender<Event>) {
-        let mut tile = Vec::new();
+        let mut scratch = Scratch::default();
         loop {
             // A slot first and then a number: pieces are begun in order, so the last piece of a
             // buffer only ever waits for pieces that have slots.
@@ -201,7 +208,8 @@ impl<'a> Upload<'a> {
                 return;
             };
             // A panic here ends the load, and not the thread alone that others wait for.
-            let repacked = catch_unwind(AssertUnwindSafe(|| self.repack(piece, &slot, &mut tile)));
+            let repacked =
+                catch_unwind(AssertUnwindSafe(|| self.repack(piece, &slot, &mut scratch)));
             let event = match repacked {
                 Ok(Ok(mult)) => Event::Repacked(number, slot, mult),
                 Ok(Err(e)) => Event::Failed(e),
@@ -216,8 +224,9 @@ impl<'a> Upload<'a> {
         }
     }
 
-    fn repack(&self, p: &Piece, slot: &wgpu::Buffer, tile: &mut Vec<u32>) -> Result<Vec<f32>> {
-        let m = p.matrix;
+    fn repack(&self, p: &Piece, slot: &wgpu::Buffer, s: &mut Scratch) -> Result<Vec<f32>> {
+        let (m, tile) = (p.matrix, &mut s.tile);
+        m.read(p.base + p.rows.start..p.base + p.rows.end, &mut s.rows)?;
         let bytes = p.tile * m.row_vec4s() * 16;
         tile.resize(bytes / 4, 0);
         let mut view = self.gpu.mapped(slot, 0..p.records() as u64)?;
@@ -226,14 +235,13 @@ impl<'a> Upload<'a> {
         for (i, mult) in mult.chunks_mut(p.tile).enumerate() {
             let first = p.base + p.rows.start + i * p.tile;
             if p.tile == 1 {
-                m.repack(first, tile, mult);
+                m.repack(first, &s.rows, tile, mult)?;
             } else {
-                m.repack_tile(first, tile, mult);
+                m.repack_tile(first, &s.rows, tile, mult)?;
             }
             let out = i * bytes..(i + 1) * bytes;
             view.slice(out).copy_from_slice(bytemuck::cast_slice(tile));
         }
-        m.release(p.base + p.rows.start..p.base + p.rows.end);
         Ok(mult)
     }
 

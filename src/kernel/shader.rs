@@ -170,6 +170,7 @@ files![
     "slots/cache_storage.wgsl",
     "slots/cache_texture.wgsl",
     "slots/put_rows.wgsl",
+    "slots/root.wgsl",
     "slots/product_team.wgsl",
     "slots/product_lanes.wgsl",
     "slots/embed_plain.wgsl",

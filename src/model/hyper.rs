@@ -92,7 +92,12 @@ impl Hyper {
                 "must divide attention.head_count",
             ));
         }
-        let head_dim = r.get("attention.key_length", n_embd / n_head, 1, 512)?;
+        let usual = n_embd / n_head;
+        if g.get(&r.key("attention.key_length")).is_none() && !(1..=512).contains(&usual) {
+            let why = "gives, with embedding_length, heads of less than 1 or more than 512 numbers";
+            return Err(r.bad("attention.head_count", n_head, why));
+        }
+        let head_dim = r.get("attention.key_length", usual, 1, 512)?;
         let value_dim = r.get("attention.value_length", head_dim, 1, 512)?;
         if value_dim != head_dim {
             return Err(r.bad(

@@ -1,6 +1,7 @@
 //! A weight matrix as the plan sees it: rows that may come from several tensors of one type, in an
 //! order of our choosing. Rows are never changed, only picked, so any quantised type can be stacked.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::gguf::{Gguf, TensorInfo};
@@ -46,6 +47,15 @@ pub struct Part {
     unpair: Option<Unpair>,
 }
 
+/// Rows of a matrix as they were read from its file; to be used again for the next ones.
+#[derive(Default)]
+pub struct RowBytes {
+    /// Bytes of a row.
+    row: usize,
+    /// Per part of the matrix: the first row that is here, and the rows' bytes.
+    parts: Vec<(usize, Vec<u8>)>,
+}
+
 /// A matrix of `rows` rows of `k` weights of one type.
 #[derive(Clone)]
 pub struct Matrix {
@@ -66,11 +76,11 @@ impl Matrix {
     /// The matrix `name` of `rows` rows of `k` weights, checked against the file.
     pub fn find(g: &Gguf, name: &str, k: u32, rows: u32, unpair: Option<Unpair>) -> Result<Matrix> {
         let t = g.tensor(name, &[u64::from(k), u64::from(rows)])?;
-        let ty = type_of(g, t.info)?;
+        let ty = type_of(g, t)?;
         let tensor = g
             .tensors()
             .iter()
-            .position(|i| std::ptr::eq(i, t.info))
+            .position(|i| std::ptr::eq(i, t))
             .unwrap_or(0);
         Ok(Matrix {
             label: name.trim_end_matches(".weight").to_string(),
@@ -107,18 +117,57 @@ impl Matrix {
     }
 
     /// The bytes of row `r` as the file has them.
-    pub fn row(&self, r: usize) -> &[u8] {
+    pub fn row(&self, r: usize) -> Result<Vec<u8>> {
+        let mut out = Vec::new();
+        let (part, r) = self.place(r);
+        let t = self.info(&self.parts[part]);
+        self.gguf.rows(t, r..r + 1, &mut out)?;
+        Ok(out)
+    }
+
+    /// The part that row `r` comes from, and its row in that tensor.
+    fn place(&self, r: usize) -> (usize, usize) {
         let (part, r) = match self.order {
-            Order::Interleaved => (&self.parts[r % 2], r / 2),
+            Order::Interleaved => (r % 2, r / 2),
             Order::Stacked => self.stacked(r),
         };
-        let r = part.unpair.map_or(r, |u| u.source(r));
-        self.gguf.row(self.info(part), r)
+        (part, self.parts[part].unpair.map_or(r, |u| u.source(r)))
+    }
+
+    /// Reads rows from the file, each part's in one go.
+    pub fn read(&self, rows: Range<usize>, into: &mut RowBytes) -> Result<()> {
+        into.row = self.ty.row_bytes(self.k);
+        into.parts.resize_with(self.parts.len(), Default::default);
+        let mut before = 0;
+        for (i, (p, (first, bytes))) in self.parts.iter().zip(&mut into.parts).enumerate() {
+            // Of neighbouring rows every second one is this part's.
+            let of = |r: usize| match self.order {
+                Order::Interleaved => (r + 1 - i) / 2,
+                Order::Stacked => r.saturating_sub(before).min(p.rows),
+            };
+            let (mut start, mut end) = (of(rows.start), of(rows.end));
+            before += p.rows;
+            if let Some(u) = p.unpair.filter(|_| start < end) {
+                // Rows change places within their head.
+                start = start / u.head_dim * u.head_dim;
+                end = end.next_multiple_of(u.head_dim).min(p.rows);
+            }
+            *first = start;
+            self.gguf.rows(self.info(p), start..end, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of row `r` out of rows that were read.
+    fn row_of<'r>(&self, r: usize, read: &'r RowBytes) -> &'r [u8] {
+        let (part, r) = self.place(r);
+        let (first, bytes) = &read.parts[part];
+        &bytes[(r - first) * read.row..][..read.row]
     }
 
     /// The part that row `r` of stacked parts belongs to, and its row there.
-    fn stacked(&self, mut r: usize) -> (&Part, usize) {
-        let part = self.parts.iter().find(|p| {
+    fn stacked(&self, mut r: usize) -> (usize, usize) {
+        let part = self.parts.iter().position(|p| {
             let here = r < p.rows;
             if !here {
                 r -= p.rows;
@@ -150,63 +199,71 @@ impl Matrix {
             Order::Stacked => {
                 self.parts.iter().find_map(of)?;
                 let (part, r) = self.stacked(first);
+                let part = &self.parts[part];
                 Some((of(part).unwrap_or(part.rows), first - r + part.rows))
             }
         }
     }
 
-    /// Tells the system that rows will not be read soon. It is a hint, so the order within a head does
-    /// not matter.
-    pub fn release(&self, rows: std::ops::Range<usize>) {
-        let bytes = self.k / self.ty.block * self.ty.bytes;
-        let mut before = 0;
-        for p in &self.parts {
-            // Of neighbouring rows every second one is this part's.
-            let (start, end) = match self.order {
-                Order::Interleaved => (rows.start / 2, rows.end / 2),
-                Order::Stacked => (
-                    rows.start.saturating_sub(before),
-                    rows.end.saturating_sub(before),
-                ),
-            };
-            before += p.rows;
-            let (start, end) = (start.min(p.rows), end.min(p.rows));
-            if start < end {
-                let t = &self.gguf.tensors()[p.tensor];
-                self.gguf.release(t, start * bytes..end * bytes);
-            }
-        }
+    /// Row `r` as exact f32 values.
+    pub fn decode_row(&self, r: usize, out: &mut Vec<f32>) -> Result<()> {
+        out.resize(self.k, 0.0);
+        (self.ty.decode)(&self.row(r)?, out);
+        Ok(())
     }
 
-    /// Row `r` as exact f32 values.
-    pub fn decode_row(&self, r: usize, out: &mut Vec<f32>) {
-        out.resize(self.k, 0.0);
-        (self.ty.decode)(self.row(r), out);
+    /// Repacks row `r` out of rows that were read; its multiplier. A row that holds numbers that are none
+    /// is an error.
+    pub fn repack_row(&self, r: usize, read: &RowBytes, out: &mut [u32]) -> Result<f32> {
+        let multiplier = (self.ty.repack)(self.row_of(r, read), self.k, out);
+        if multiplier.is_nan() {
+            let (part, r) = self.place(r);
+            return Err(not_finite(
+                &self.gguf,
+                &self.info(&self.parts[part]).name,
+                r,
+            ));
+        }
+        Ok(multiplier)
     }
 
     /// Repacks rows `first..first + n` one after the other into `out`, and their multipliers.
-    pub fn repack(&self, first: usize, out: &mut [u32], mult: &mut [f32]) {
+    pub fn repack(
+        &self,
+        first: usize,
+        read: &RowBytes,
+        out: &mut [u32],
+        mult: &mut [f32],
+    ) -> Result<()> {
         let records = out.chunks_exact_mut(4 * self.row_vec4s());
         for ((r, out), mult) in (first..).zip(records).zip(mult) {
-            *mult = (self.ty.repack)(self.row(r), self.k, out);
+            *mult = self.repack_row(r, read, out)?;
         }
+        Ok(())
     }
 
     /// Repacks up to [`TILE_ROWS`] rows as a tile of `slots/weights_texture.wgsl`: word `i` of all rows,
     /// then word `i + 1`; rows that are not there are zero.
-    pub fn repack_tile(&self, first: usize, out: &mut [u32], mult: &mut [f32]) {
+    pub fn repack_tile(
+        &self,
+        first: usize,
+        read: &RowBytes,
+        out: &mut [u32],
+        mult: &mut [f32],
+    ) -> Result<()> {
         let words = self.row_vec4s();
         let mut record = vec![0; 4 * words];
         if mult.len() < TILE_ROWS {
             out.fill(0);
         }
         for (r, mult) in mult.iter_mut().enumerate() {
-            self.repack(first + r, &mut record, std::slice::from_mut(mult));
+            *mult = self.repack_row(first + r, read, &mut record)?;
             let place = r % 4 * 8 + r / 4;
             for (i, word) in record.chunks_exact(4).enumerate() {
                 out[4 * (TILE_ROWS * i + place)..][..4].copy_from_slice(word);
             }
         }
+        Ok(())
     }
 
     /// Bytes of all rows in the file.
@@ -231,13 +288,24 @@ fn common_multiple(a: usize, b: usize) -> usize {
     a / x * b
 }
 
-/// A vector of `n` numbers of any type we can decode.
+fn not_finite(g: &Gguf, tensor: &str, row: usize) -> Error {
+    Error::WeightNotFinite {
+        path: g.path().to_path_buf(),
+        tensor: tensor.to_owned(),
+        row,
+    }
+}
+
+/// A vector of `n` numbers of any type we can decode; all of them are finite.
 pub fn vector(g: &Gguf, name: &str, n: u32) -> Result<Vec<f32>> {
     let t = g.tensor(name, &[u64::from(n)])?;
-    let ty = type_of(g, t.info)?;
+    let ty = type_of(g, t)?;
     let mut out = vec![0.0; n as usize];
-    (ty.decode)(t.data, &mut out);
-    Ok(out)
+    (ty.decode)(&g.data(t)?, &mut out);
+    match out.iter().all(|v| v.is_finite()) {
+        true => Ok(out),
+        false => Err(not_finite(g, name, 0)),
+    }
 }
 
 fn type_of(g: &Gguf, t: &TensorInfo) -> Result<&'static QuantType> {

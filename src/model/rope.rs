@@ -40,6 +40,7 @@ impl Rope {
     pub fn from_gguf(g: &Gguf, arch: &'static str, rot: u32) -> Result<Rope> {
         let r = Reader { g, arch };
         let f = |name: &str| g.f32(&r.key(name));
+        let number = |name: &str, usual| r.number(f(name)?.unwrap_or(usual), name);
         let base = r.number(f("rope.freq_base")?.unwrap_or(10000.0), "rope.freq_base")?;
         let mut rope = Rope {
             rot,
@@ -49,12 +50,16 @@ impl Rope {
             yarn: None,
         };
         // Older files give linear scaling by this key alone.
-        let legacy = f("rope.scale_linear")?.unwrap_or(1.0);
-        let factor = f("rope.scaling.factor")?.unwrap_or(legacy);
-        let factor = if factor == 0.0 {
-            1.0
-        } else {
-            r.number(factor, "rope.scaling.factor")?
+        let (factor, key) = match f("rope.scaling.factor")? {
+            Some(factor) => (factor, "rope.scaling.factor"),
+            None => {
+                let key = "rope.scale_linear";
+                (f(key)?.unwrap_or(1.0), key)
+            }
+        };
+        let factor = match factor {
+            0.0 => 1.0,
+            factor => r.number(factor, key)?,
         };
         match g.str(&r.key("rope.scaling.type"))?.unwrap_or("linear") {
             "none" => {}
@@ -67,10 +72,10 @@ impl Rope {
                         .u32(&r.key("rope.scaling.original_context_length"))?
                         .map_or(trained, |n| n as f32)
                         .max(1.0),
-                    beta_fast: f("rope.scaling.yarn_beta_fast")?.unwrap_or(32.0),
-                    beta_slow: f("rope.scaling.yarn_beta_slow")?.unwrap_or(1.0),
-                    attn_factor: f("rope.scaling.attn_factor")?.unwrap_or(1.0)
-                        * f("rope.scaling.yarn_attn_factor")?.unwrap_or(1.0),
+                    beta_fast: number("rope.scaling.yarn_beta_fast", 32.0)?,
+                    beta_slow: number("rope.scaling.yarn_beta_slow", 1.0)?,
+                    attn_factor: number("rope.scaling.attn_factor", 1.0)?
+                        * number("rope.scaling.yarn_attn_factor", 1.0)?,
                 });
                 // Variants of YaRN that would change the angles: refused rather than ignored.
                 for (name, usual) in [
@@ -88,6 +93,11 @@ impl Rope {
                     name: other.to_string(),
                 });
             }
+        }
+        let (angles, factor) = rope.frequencies();
+        if !angles.iter().chain([&factor]).all(|f| f.is_finite()) {
+            let why = "gives, with the keys of rope.scaling, angles that are no numbers";
+            return Err(r.bad("rope.freq_base", base, why));
         }
         Ok(rope)
     }

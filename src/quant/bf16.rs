@@ -2,7 +2,7 @@
 //!
 //! GPU row: [4 words per block: 32 bf16, two per u32, the first one low].
 
-use super::pack::{blocks, copy, even, half, split};
+use super::pack::{blocks, copy, even, half, split, unscaled};
 
 /// Byte positions in a block of its f16 numbers.
 pub(super) const HALVES: &[usize] = &[];
@@ -20,7 +20,7 @@ pub(super) fn decode(src: &[u8], out: &mut [f32]) {
 pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
     let [weights] = split(out, sections(k));
     copy(row, weights);
-    1.0
+    unscaled(weights.iter().flat_map(|w| [w << 16, w & 0xffff_0000]))
 }
 
 /// A block of random bytes becomes one of weights around 0 with this deviation.

@@ -39,7 +39,7 @@ pub struct QuantType {
     pub row_vec4s: fn(k: usize) -> usize,
     /// Repacks one row: the file's blocks of `k` weights into `4 * row_vec4s(k)` words. A `k` that
     /// is not a multiple of 32 is filled up with zero weights. Returns what the row's results must
-    /// be multiplied by.
+    /// be multiplied by; NaN if a number in the row is NaN or infinite.
     pub repack: fn(row: &[u8], k: usize, out: &mut [u32]) -> f32,
     /// Turns a block of random bytes into one whose weights lie around 0 with this deviation, for
     /// models that exist by shape only.

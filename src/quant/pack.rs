@@ -4,7 +4,7 @@
 //! So the f16 numbers of a row are all multiplied by one power of two that brings the largest
 //! finite one into [2^14, 2^15), and the row's results are multiplied by its inverse. What is still
 //! subnormal then is rounded to 0 or +-2^-14, an error below 2^-28 of the row's largest. NaN and
-//! infinity stay as they are.
+//! infinity stay as they are, and make the row's multiplier NaN, which tells that they are there.
 
 use std::array;
 
@@ -145,6 +145,8 @@ pub(super) fn two_bits(qs: &[u8]) -> [u8; 256] {
 #[derive(Clone, Copy)]
 pub(super) struct RowScale {
     exponent: i32,
+    /// All numbers of the row are finite.
+    finite: bool,
 }
 
 const INFINITY: u16 = 0x7c00;
@@ -153,11 +155,11 @@ const SMALLEST_NORMAL: u16 = 0x0400; // 2^-14
 impl RowScale {
     /// From the bits of all f16 numbers of the row.
     pub(super) fn of(halves: impl Iterator<Item = u16>) -> RowScale {
-        let largest = halves
-            .map(|h| h & 0x7fff)
-            .filter(|&h| h < INFINITY)
-            .max()
-            .unwrap_or(0);
+        let (mut largest, mut most) = (0, 0);
+        for size in halves.map(|h| h & 0x7fff) {
+            most = most.max(size);
+            largest = largest.max(if size < INFINITY { size } else { 0 });
+        }
         let log2 = match largest {
             0 => 14, // nothing to scale
             1..SMALLEST_NORMAL => largest.ilog2() as i32 - 24,
@@ -165,6 +167,7 @@ impl RowScale {
         };
         RowScale {
             exponent: 14 - log2,
+            finite: most < INFINITY,
         }
     }
 
@@ -191,8 +194,19 @@ impl RowScale {
 
     /// What the row's results must be multiplied by.
     pub(super) fn multiplier(self) -> f32 {
-        power_of_two(-self.exponent)
+        match self.finite {
+            true => power_of_two(-self.exponent),
+            false => f32::NAN,
+        }
     }
+}
+
+/// The multiplier of a row whose numbers, given as the bits of f32, are not scaled: 1, or NaN if one of
+/// them is not finite.
+pub(super) fn unscaled(numbers: impl Iterator<Item = u32>) -> f32 {
+    const INFINITY: u32 = 0x7f80_0000;
+    let largest = numbers.fold(0, |largest, n| largest.max(n & 0x7fff_ffff));
+    if largest < INFINITY { 1.0 } else { f32::NAN }
 }
 
 fn power_of_two(exponent: i32) -> f32 {

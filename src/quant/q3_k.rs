@@ -5,7 +5,7 @@
 //! GPU row: [2 u32 of 16 low parts per block, 2 blocks per word][high bits, one u32 per block, 4 per
 //! word][one word per group: f32 d; low 4 bits of the 16 scales in two u32; their high 2 bits].
 
-use super::pack::{self, blocks, groups, pack, random_f16, split, take, two_bits};
+use super::pack::{self, blocks, groups, pack, random_f16, split, take, two_bits, unscaled};
 use std::array;
 
 const BYTES: usize = 110;
@@ -54,7 +54,7 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         pack::<4>(&s, 0, &mut word[1..3]);
         pack::<2>(&s, 4, &mut word[3..]);
     }
-    1.0
+    unscaled(words.iter().step_by(4).copied())
 }
 
 /// A block of random bytes becomes one of weights around 0 with this deviation.

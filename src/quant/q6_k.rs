@@ -6,7 +6,7 @@
 //! GPU row: [nb words of 32 low nibbles][2 u32 of 16 high parts per block, 2 blocks per word]
 //! [one word of 16 scales per group][f32 d, 4 groups per word].
 
-use super::pack::{self, blocks, copy, groups, pack, random_f16, split, take};
+use super::pack::{self, blocks, copy, groups, pack, random_f16, split, take, unscaled};
 
 const BYTES: usize = 210;
 
@@ -49,7 +49,7 @@ pub(super) fn repack(row: &[u8], k: usize, out: &mut [u32]) -> f32 {
         copy(&b[192..208], &mut scales[4 * i..]);
         d[i] = pack::f16(b, 208).to_bits();
     }
-    1.0
+    unscaled(d.iter().copied())
 }
 
 /// A block of random bytes becomes one of weights around 0 with this deviation.

@@ -1,6 +1,6 @@
 //! Twins of the kernels that read weights: get_rows and the matrix products.
 
-use super::norm::{gelu, silu};
+use super::norm::{gelu, inverse_root, silu};
 use super::{Binds, column, params};
 use crate::kernel::params::{GetRows, MatVec, Mode};
 use rayon::prelude::*;
@@ -58,7 +58,7 @@ fn product(p: MatVec, matrix: &str, b: &mut Binds) {
             let sums = b.f32("sums");
             let parts = &sums[c * stride..][..4 * p.parts as usize];
             let mean = parts.iter().map(|s| *s as f64).sum::<f64>() / p.norm_n as f64;
-            1.0 / (mean + p.eps as f64).sqrt()
+            inverse_root(mean, p.eps)
         }
         false => 1.0,
     };
@@ -96,7 +96,7 @@ fn product(p: MatVec, matrix: &str, b: &mut Binds) {
             let cap = p.softcap as f64;
             *o = if p.mode == Mode::Add as u32 {
                 (*o as f64 + y[c]) as f32
-            } else if cap > 0.0 {
+            } else if cap > 0.0 && (y[c] as f32).is_finite() {
                 (cap * (y[c] / cap).tanh()) as f32
             } else {
                 y[c] as f32

@@ -16,7 +16,15 @@ pub fn gelu(v: f64) -> f64 {
 /// `1 / sqrt(mean(x^2) + eps)`
 pub fn inverse_rms(x: impl ExactSizeIterator<Item = f64>, eps: f32) -> f64 {
     let n = x.len() as f64;
-    1.0 / (x.map(|v| v * v).sum::<f64>() / n + eps as f64).sqrt()
+    inverse_root(x.map(|v| v * v).sum::<f64>() / n, eps)
+}
+
+/// `1 / sqrt(mean + eps)`, and NaN where a mean of squares is beyond f32: a device knows no more of it.
+pub fn inverse_root(mean: f64, eps: f32) -> f64 {
+    match (mean as f32).is_finite() {
+        true => 1.0 / (mean + eps as f64).sqrt(),
+        false => f64::NAN,
+    }
 }
 
 fn wide(x: &[f32]) -> impl ExactSizeIterator<Item = f64> {

@@ -1,18 +1,23 @@
 //! Runs a whole program on the CPU twins: the same steps, parameters, bindings and grids as on a
 //! device, on buffers in host memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::{Binds, Data, Rows, twin};
 use crate::model::matrix::SharedMatrix;
 use crate::plan::{Batch, BufId, Buffer, Init, Program, Step, Which};
+use crate::{Error, Result};
 
 /// A shard of a matrix, read from the file and not from its repacked form.
 struct Shard {
     matrix: SharedMatrix,
     first: usize,
     rows: usize,
+    fault: Fault,
 }
+
+/// The first row that could not be read, and why. Twins have no way to fail.
+type Fault = Arc<Mutex<Option<Error>>>;
 
 impl Rows for Shard {
     fn rows(&self) -> usize {
@@ -21,7 +26,10 @@ impl Rows for Shard {
 
     fn row(&self, r: usize, out: &mut Vec<f32>) {
         assert!(r < self.rows, "row past the end of a shard");
-        self.matrix.decode_row(self.first + r, out);
+        if let Err(e) = self.matrix.decode_row(self.first + r, out) {
+            let mut fault = self.fault.lock().unwrap_or_else(|e| e.into_inner());
+            fault.get_or_insert(e);
+        }
     }
 }
 
@@ -29,13 +37,26 @@ impl Rows for Shard {
 pub struct Runner {
     program: Arc<Program>,
     store: Vec<Data>,
+    fault: Fault,
 }
 
 impl Runner {
     /// Buffers with their first contents.
     pub fn new(program: Arc<Program>) -> Runner {
-        let store = program.buffers.iter().map(data).collect();
-        Runner { program, store }
+        let fault = Fault::default();
+        let store = program.buffers.iter().map(|b| data(b, &fault)).collect();
+        Runner {
+            program,
+            store,
+            fault,
+        }
+    }
+
+    /// An error if a row of weights could not be read since this was last asked: what was computed with
+    /// it means nothing.
+    pub fn check(&self) -> Result<()> {
+        let fault = self.fault.lock().unwrap_or_else(|e| e.into_inner()).take();
+        fault.map_or(Ok(()), Err)
     }
 
     /// The program.
@@ -85,7 +106,7 @@ impl Runner {
     }
 }
 
-fn data(b: &Buffer) -> Data {
+fn data(b: &Buffer, fault: &Fault) -> Data {
     let n = (b.bytes / 4) as usize;
     match &b.init {
         Init::Zero => Data::U32(vec![0; n]),
@@ -107,6 +128,7 @@ fn data(b: &Buffer) -> Data {
             matrix: matrix.clone(),
             first: *first,
             rows: *rows,
+            fault: fault.clone(),
         })),
     }
 }

@@ -54,7 +54,7 @@ pub fn matrix(
 
 /// The same matrix with one quant of row 0 changed (not for plain floats).
 pub fn damaged(m: &Matrix) -> SharedMatrix {
-    let mut data: Vec<u8> = (0..m.rows).flat_map(|r| m.row(r).to_vec()).collect();
+    let mut data: Vec<u8> = (0..m.rows).flat_map(|r| m.row(r).unwrap()).collect();
     data[m.ty.bytes / 2] ^= 0x55;
     from_bytes(m.ty, m.rows, m.k, data)
 }

@@ -92,10 +92,10 @@ fn percent(tag: &str) -> String {
         let len = operand_len(operand);
         let (value, after) = operand.split_at(len);
         // A tuple gives the arguments one by one.
-        let value = match value.strip_prefix('(') {
-            Some(tuple) if balanced(value) == value.len() => &tuple[..tuple.len() - 1],
-            _ => value,
-        };
+        let tuple = value.strip_prefix('(').and_then(|v| v.strip_suffix(')'));
+        let value = tuple
+            .filter(|_| balanced(value) == value.len())
+            .unwrap_or(value);
         out.push_str(" | format(");
         out.push_str(&percent(value));
         out.push(')');
@@ -187,6 +187,7 @@ mod tests {
             ),
             ("{{ 'open", "{{ 'open"),
             ("{{ '%s' % ", "{{ '%s' | format()"),
+            ("{{ '%s' % (é", "{{ '%s' | format((é)"),
         ] {
             assert_eq!(
                 for_minijinja(source).replace("x )", "x)"),

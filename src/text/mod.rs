@@ -1,6 +1,7 @@
 //! Text in, text out: the tokenizer and the chat template a GGUF file carries, and the stream that
 //! turns token bytes back into whole characters.
 
+mod bound;
 mod bpe;
 mod jinja;
 mod json;

@@ -1,6 +1,7 @@
 //! What chat templates take from Python and minijinja's own Python layer lacks: some string and
 //! list methods, floats printed as Python prints them, and the current time.
 
+use super::bound;
 use super::json::float;
 use minijinja::value::{ValueKind, from_args};
 use minijinja::{Error, ErrorKind, Output, State, Value};
@@ -14,6 +15,7 @@ pub(super) fn method(
     name: &str,
     args: &[Value],
 ) -> Result<Value, Error> {
+    bound::check(state, args)?;
     let found = match (value.kind(), value.as_str()) {
         (_, Some(text)) => string_method(text, name, args)?,
         (ValueKind::Seq, _) if name == "index" => {
@@ -34,7 +36,9 @@ pub(super) fn method(
 }
 
 fn absent(what: &Value) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{what} is not in it"))
+    let mut shown = String::new();
+    let _ = write!(Limited(&mut shown, 200), "{what}"); // what is longer is cut off
+    Error::new(ErrorKind::InvalidOperation, format!("{shown} is not in it"))
 }
 
 fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
@@ -132,6 +136,12 @@ impl<W: Write> Write for Limited<W> {
 pub(super) fn print(out: &mut Output, value: &Value) -> Result<(), Error> {
     match f64::try_from(value.clone()) {
         Ok(number) if value.is_number() && !value.is_integer() => out.write_str(&float(number))?,
+        _ if !bound::walk(value, &mut (PRINT_LIMIT as u64)) => {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "a value that is too large, or holds itself",
+            ));
+        }
         _ => write!(Limited(out, PRINT_LIMIT), "{value}")?,
     }
     Ok(())

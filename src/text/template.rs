@@ -2,14 +2,18 @@
 //! (`apply_chat_template`: `trim_blocks`, `lstrip_blocks`, nothing escaped, its extra functions).
 
 use super::vocab::special_text;
-use super::{jinja, json, pycompat};
+use super::{bound, jinja, json, pycompat};
 use crate::gguf::Gguf;
 use crate::{Error, Result};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment};
+use minijinja::{AutoEscape, Environment, Value, machinery};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Work one rendering may do, in minijinja's units (an instruction, or 64 bytes of text): a second
 /// and 128 MB at worst, and many times what a chat of a full context needs.
@@ -38,12 +42,41 @@ impl Message {
     }
 }
 
+/// Seconds a rendering may take. Fuel and the bound on values end what is too much long before; this is
+/// for what they might not count.
+const SECONDS: u64 = 5;
+
 /// A compiled template.
 pub struct ChatTemplate {
-    env: Environment<'static>,
-    source: String,
+    program: Arc<Program>,
+    /// A rendering did not end in time; its thread may still be at work.
+    stuck: AtomicBool,
     /// `bos_token` and `eos_token`, where the vocabulary has them.
     tokens: Map<String, Json>,
+}
+
+/// What a rendering needs, on whatever thread.
+struct Program {
+    env: Environment<'static>,
+    source: String,
+    syntax: SyntaxConfig,
+}
+
+impl Program {
+    /// Compiles, which takes no time beside a prompt, and renders.
+    fn render(&self, context: Map<String, Json>) -> Result<String, minijinja::Error> {
+        let compiled = bound::compile(NAME, &self.source, &self.syntax)?;
+        let mut text = String::new();
+        machinery::eval(
+            &self.env,
+            &compiled.instructions,
+            Value::from(Serde(&context)),
+            &compiled.blocks,
+            &mut machinery::make_string_output(&mut text),
+            AutoEscape::None,
+        )?;
+        Ok(text)
+    }
 }
 
 const NAME: &str = "chat template";
@@ -73,7 +106,7 @@ impl ChatTemplate {
             .lstrip_blocks(true)
             .build()
             .expect("jinja's own delimiters are valid");
-        env.set_syntax(syntax);
+        env.set_syntax(syntax.clone());
         env.set_auto_escape_callback(|_| AutoEscape::None);
         env.set_debug(false);
         env.set_fuel(Some(FUEL));
@@ -83,11 +116,21 @@ impl ChatTemplate {
         env.add_filter("tojson", json::tojson);
         env.add_function("raise_exception", pycompat::raise_exception);
         env.add_function("strftime_now", pycompat::strftime_now);
-        env.add_template_owned(NAME, source.clone())
-            .map_err(|e| fault(&source, e))?;
-        Ok(ChatTemplate {
+        bound::add(&mut env);
+        let program = Arc::new(Program {
             env,
             source,
+            syntax,
+        });
+        let checked = Arc::clone(&program);
+        let compiled = on_a_deep_stack(move || {
+            let compiled = bound::compile(NAME, &checked.source, &checked.syntax);
+            compiled.map(drop).map_err(|e| fault(&checked.source, e))
+        })?;
+        compiled.unwrap_or(Err(Error::TemplateSlow { seconds: SECONDS }))?;
+        Ok(ChatTemplate {
+            program,
+            stuck: AtomicBool::new(false),
             tokens: Map::new(),
         })
     }
@@ -108,12 +151,18 @@ impl ChatTemplate {
         context.insert("documents".into(), Json::Null);
         context.insert("add_generation_prompt".into(), add_generation_prompt.into());
         context.extend(extra.clone());
-        let rendered = on_a_deep_stack(|| {
-            let template = self.env.get_template(NAME);
-            let rendered = template.and_then(|template| template.render(Serde(&context)));
-            rendered.map_err(|e| fault(&self.source, e)) // the error may hold a deep value, too
-        });
-        rendered?
+        if self.stuck.load(Ordering::Relaxed) {
+            return Err(Error::TemplateSlow { seconds: SECONDS });
+        }
+        let program = Arc::clone(&self.program);
+        let rendered = on_a_deep_stack(move || {
+            let rendered = program.render(context);
+            rendered.map_err(|e| fault(&program.source, e)) // the error may hold a deep value, too
+        })?;
+        rendered.unwrap_or_else(|| {
+            self.stuck.store(true, Ordering::Relaxed);
+            Err(Error::TemplateSlow { seconds: SECONDS })
+        })
     }
 
     /// [`ChatTemplate::render`] of plain messages, ending with the start of the answer.
@@ -126,16 +175,22 @@ impl ChatTemplate {
 }
 
 /// Runs `f` on a thread of its own, whose stack is deep enough for every value that a template can
-/// nest with its fuel: printing and dropping such values is recursive.
-fn on_a_deep_stack<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
+/// nest with its fuel: printing and dropping such values is recursive. `None` if it takes too long; a
+/// thread cannot be ended from outside, so it is left alone.
+fn on_a_deep_stack<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Result<Option<T>> {
     let builder = std::thread::Builder::new().stack_size(STACK);
-    std::thread::scope(|scope| {
-        let thread = builder
-            .spawn_scoped(scope, f)
-            .map_err(Error::TemplateThread)?;
-        let panic = |payload| std::panic::resume_unwind(payload);
-        Ok(thread.join().unwrap_or_else(panic))
-    })
+    let (send, done) = mpsc::channel();
+    let thread = builder
+        .spawn(move || drop(send.send(f())))
+        .map_err(Error::TemplateThread)?;
+    match done.recv_timeout(Duration::from_secs(SECONDS)) {
+        Ok(value) => Ok(Some(value)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("the thread sends before it ends"),
+        },
+    }
 }
 
 /// An error with the line it is about.

@@ -16,7 +16,7 @@ pub fn hyper(g: &Gguf) -> Result<Hyper> {
     h.embd_scale = (h.n_embd as f32).sqrt();
     if h.layers.len() == 62 {
         // The 27B model scales its scores by the width per head, not by the head's length.
-        h.attn_scale = 1.0 / ((h.n_embd / h.n_head) as f32).sqrt();
+        h.attn_scale = 1.0 / (h.n_embd as f32 / h.n_head as f32).sqrt();
     }
     if let Some(c) = g.f32(&r.key("final_logit_softcapping"))? {
         h.softcap = if c == 0.0 {
@@ -48,8 +48,13 @@ pub fn hyper(g: &Gguf) -> Result<Hyper> {
                 return Err(r.bad("attention.sliding_window_pattern", flags.len(), why));
             }
             for (layer, flag) in h.layers.iter_mut().zip(flags) {
-                if flag.as_bool().or(flag.as_int().map(|n| n != 0)) == Some(true) {
-                    *layer = local.clone();
+                match flag.as_bool().or(flag.as_int().map(|n| n != 0)) {
+                    Some(true) => *layer = local.clone(),
+                    Some(false) => {}
+                    None => {
+                        let why = "must be flags, true where the window applies";
+                        return Err(r.bad("attention.sliding_window_pattern", flag, why));
+                    }
                 }
             }
         } else {

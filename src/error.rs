@@ -4,7 +4,7 @@
 mod text;
 
 use std::path::PathBuf;
-use text::{foreign, tensor_type};
+use text::{again, foreign, tensor_type};
 
 /// Short form used throughout the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -377,6 +377,18 @@ pub enum Error {
     DeviceRefused { device: String, reason: String },
     #[error("device {device} gave no answer: {reason}")]
     DeviceStuck { device: String, reason: String },
+    #[error(
+        "device {device} was lost ({reason}){}; the driver's log may say why, and `tokstep doctor` what works",
+        again(*times)
+    )]
+    DeviceLost {
+        device: String,
+        reason: String,
+        /// How often within a minute.
+        times: u32,
+    },
+    #[error("device {device} refused what it was given: {reason}")]
+    DeviceRejects { device: String, reason: String },
     #[error(
         "{name} needs {bytes} bytes in one piece, the device's {what} is {limit}; choose a smaller \
          context (-c), fewer sequences or a device with larger limits (tokstep devices, --limits)"

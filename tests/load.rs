@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, LoadStage, Memory, SampleOptions};
 use tokstep::gguf::Gguf;
-use tokstep::gpu::{Gpu, GpuProgram, Staging};
+use tokstep::gpu::{Gpu, GpuProgram, PARAMS_BYTES, Staging};
 use tokstep::model::Model;
 use tokstep::plan::sizes::Wish;
 use tokstep::plan::{self, Pool};
@@ -226,9 +226,12 @@ fn a_full_device_is_an_error_that_names_the_pool() {
         s.logits(&[1, 2, 3], &mut |_, l| all.extend_from_slice(l))
             .map(|()| all)
     };
-    pools(0);
-    let error = logits().unwrap_err().to_string();
-    assert!(error.contains("readback"), "{error}");
+    let steps = e.scheduler().program().program.logits.steps().count() as u64;
+    for (left, pool) in [(0, "params"), (steps * PARAMS_BYTES, "readback")] {
+        pools(left);
+        let error = logits().unwrap_err().to_string();
+        assert!(error.contains(pool), "{error}");
+    }
     pools(u64::MAX);
     let first = logits().unwrap();
     assert!(!first.is_empty() && first.iter().all(|l| l.is_finite()));

@@ -149,8 +149,6 @@ impl<'s, 'e> Generation<'s, 'e> {
             return Err(Error::EmptyPrompt);
         }
         o.sample.check()?;
-        // The step that samples needs a token to feed: the last one again, if all are cached.
-        session.cached = session.cached.min(session.tokens.len() - 1);
         let mut stats = Stats {
             prompt_tokens: std::mem::take(&mut session.prompt_tokens),
             prefill_ms: std::mem::take(&mut session.prefill_ms),
@@ -165,21 +163,7 @@ impl<'s, 'e> Generation<'s, 'e> {
         };
         if stop.is_none() {
             let start = Instant::now();
-            let mut scheduler = session.engine.scheduler.borrow_mut();
-            let room = o
-                .max_tokens
-                .map_or(context, |n| context.min(session.tokens.len() + n as usize));
-            scheduler.reserve(session.slot, room as u32);
-            let pending = &session.tokens[session.cached..];
-            let first = scheduler.start(
-                session.slot,
-                session.cached as u32,
-                pending,
-                &session.tokens,
-                &o.sample,
-            )?;
-            session.cached = session.tokens.len();
-            ready.push_back(first);
+            ready.push_back(first(session, o, 0)?);
             stats.prefill_ms += start.elapsed().as_secs_f64() * 1e3;
             stats.ttft_ms = stats.prefill_ms;
         }
@@ -221,8 +205,31 @@ impl<'s, 'e> Generation<'s, 'e> {
         }
     }
 
-    /// Decodes until `ready` holds something.
+    /// Decodes until `ready` holds something. If the device is lost, the sequence is fed again and the answer
+    /// goes on where it was.
     fn decode(&mut self) -> Result<()> {
+        let kept = {
+            let mut scheduler = self.session.engine.scheduler.borrow_mut();
+            // Another session's answer may have brought this one forward.
+            scheduler.take_kept(self.session.slot)
+        };
+        self.ready.extend(kept);
+        if !self.ready.is_empty() {
+            return Ok(());
+        }
+        if self.session.current() {
+            match self.steps() {
+                Err(e) => self.session.engine.recover(e)?,
+                done => return done,
+            }
+        }
+        let id = first(self.session, &self.options, self.stats.tokens as u32)?;
+        self.ready.push_back(id);
+        Ok(())
+    }
+
+    /// Decodes a few steps.
+    fn steps(&mut self) -> Result<()> {
         let (room, _) = self.room();
         let n = self
             .session
@@ -233,11 +240,6 @@ impl<'s, 'e> Generation<'s, 'e> {
         let start = Instant::now();
         let slot = self.session.slot;
         let mut scheduler = self.session.engine.scheduler.borrow_mut();
-        // Another session's answer may have brought this one forward.
-        self.ready.extend(scheduler.take_kept(slot));
-        if !self.ready.is_empty() {
-            return Ok(());
-        }
         let n = scheduler.pace.as_ref().map_or(n, |p| n.min(p.most_steps()));
         let steps = n.min(room as u32).min(scheduler.room());
         let next = n.min(room as u32 - steps);
@@ -298,6 +300,37 @@ impl<'s, 'e> Generation<'s, 'e> {
                 .scheduler
                 .borrow_mut()
                 .deactivate(self.session.slot);
+        }
+    }
+}
+
+/// Feeds what is left of a sequence and samples the next token of an answer that has `count` already.
+fn first(session: &mut Session<'_>, o: &GenerateOptions, count: u32) -> Result<u32> {
+    loop {
+        session.restore()?;
+        // The step that samples needs a token to feed: the last one again, if all are cached.
+        session.cached = session.cached.min(session.tokens.len() - 1);
+        let context = session.context() as usize;
+        let room = o.max_tokens.map_or(context, |n| {
+            context.min(session.tokens.len() + n.saturating_sub(count) as usize)
+        });
+        let mut scheduler = session.engine.scheduler.borrow_mut();
+        scheduler.reserve(session.slot, room as u32);
+        let started = scheduler.start(
+            session.slot,
+            session.cached as u32,
+            &session.tokens[session.cached..],
+            &session.tokens,
+            &o.sample,
+            count,
+        );
+        drop(scheduler);
+        match started {
+            Ok(id) => {
+                session.cached = session.tokens.len();
+                return Ok(id);
+            }
+            Err(e) => session.engine.recover(e)?,
         }
     }
 }

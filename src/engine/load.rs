@@ -14,6 +14,7 @@ use super::kernels;
 use super::pace::{Pace, PaceReport};
 use super::prove::{Proven, Verified, prove, verify};
 use super::quarantine::Quarantine;
+use super::recover::Losses;
 use super::scheduler::Scheduler;
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
@@ -105,7 +106,7 @@ pub struct Engine {
     pub(super) scheduler: RefCell<Scheduler>,
     pub(super) options: EngineOptions,
     pub(super) model: Arc<Model>,
-    pub(super) gpu: Arc<Gpu>,
+    pub(super) losses: RefCell<Losses>,
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
     info: EngineInfo,
@@ -155,13 +156,14 @@ impl Engine {
         };
         let (text, loaded) = std::thread::scope(|s| {
             let text = s.spawn(text);
-            let loaded = on_device(gguf, &model, o, start, progress);
+            let describe = |gpu: &Gpu, p: &Program| info::describe(gguf, &model, gpu, p);
+            let loaded = on_device(&describe, &model, o, start, progress);
             let text = text.join();
             (text.unwrap_or_else(|e| resume_unwind(e)), loaded)
         });
         // The file is at fault before the device is.
         let (tokenizer, template, tokenizer_ms) = text?;
-        let (gpu, mut scheduler, mut info) = loaded?;
+        let (mut scheduler, mut info) = loaded?;
         scheduler.pace = pace;
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
@@ -169,7 +171,7 @@ impl Engine {
             scheduler: RefCell::new(scheduler),
             options: o.clone(),
             model: Arc::new(model),
-            gpu,
+            losses: RefCell::default(),
             tokenizer: Arc::new(tokenizer),
             template,
             info,
@@ -244,7 +246,7 @@ impl Engine {
     /// What was asked of the device so far: (allocations, bind groups, pipelines, submits,
     /// dispatches, readbacks).
     pub fn counts(&self) -> [u64; 6] {
-        self.gpu.counts.snapshot()
+        self.gpu().counts.snapshot()
     }
 
     /// An empty sequence in a slot of its own.
@@ -264,7 +266,7 @@ impl Engine {
 
     /// Bytes the device's allocator has handed out and reserved, where the backend tells.
     pub fn allocated(&self) -> Option<[u64; 2]> {
-        self.gpu.allocated()
+        self.gpu().allocated()
     }
 
     /// Steps compared with their CPU twins so far, when loaded with `verify`.
@@ -275,7 +277,7 @@ impl Engine {
     /// Time of every dispatch of a decode step of all slots, each after `prompt`, the medians of five
     /// steps; `None` where the device has no timestamps. No session may hold a slot.
     pub fn step_times(&self, prompt: &[u32]) -> Result<Option<Vec<StepTime>>> {
-        if !self.gpu.has_timestamps() {
+        if !self.gpu().has_timestamps() {
             return Ok(None);
         }
         let context = self.info.context;
@@ -326,28 +328,32 @@ impl Engine {
 
     /// Bytes per second the device reads while copying, measured now.
     pub fn copy_bandwidth(&self) -> Result<f64> {
-        self.gpu.copy_bandwidth(kernels::copy_bytes(&self.gpu))
+        self.gpu().copy_bandwidth(kernels::copy_bytes(&self.gpu()))
     }
 
     /// Floating-point operations per second of the device (two to a multiply-add), measured now.
     pub fn peak_flops(&self) -> Result<f64> {
-        self.gpu.peak_flops()
+        self.gpu().peak_flops()
+    }
+
+    fn gpu(&self) -> Arc<Gpu> {
+        self.scheduler.borrow().program().gpu.clone()
     }
 
     /// What the host spent on driving the device so far.
     pub fn host_times(&self) -> HostTimes {
-        self.gpu.host.times()
+        self.gpu().host.times()
     }
 }
 
 /// The part of a load that needs the device.
-fn on_device(
-    gguf: &Gguf,
+pub(super) fn on_device(
+    describe: &dyn Fn(&Gpu, &Program) -> EngineInfo,
     model: &Model,
     o: &EngineOptions,
     start: Instant,
     progress: &mut dyn FnMut(LoadStage),
-) -> Result<(Arc<Gpu>, Scheduler, EngineInfo)> {
+) -> Result<(Scheduler, EngineInfo)> {
     let (mut gpu, program) = open(model, o)?;
     let (tuning, tuned) = tune::tuning(&gpu, model, &program, &o.tuning, &mut |n, of| {
         let (done, total) = (n as u32, of as u32);
@@ -371,7 +377,7 @@ fn on_device(
         proven.quarantined = known.all();
     }
     let program = proven.program;
-    let mut info = info::describe(gguf, model, &gpu, &program);
+    let mut info = describe(&gpu, &program);
     info.quarantined = proven.quarantined;
     info.without = proven.levers;
     info.tune_ms = tuned.ms;
@@ -399,7 +405,7 @@ fn on_device(
     if o.verify {
         scheduler.verify()?;
     }
-    Ok((gpu, scheduler, info))
+    Ok((scheduler, info))
 }
 
 /// The wish for what is there already.

@@ -14,6 +14,7 @@ mod pages;
 mod prove;
 mod quarantine;
 mod recorder;
+mod recover;
 mod roofline;
 mod scheduler;
 pub mod sensors;

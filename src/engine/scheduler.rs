@@ -10,7 +10,6 @@ use super::generate::SampleOptions;
 use super::pace::Pace;
 use super::pages::Pages;
 use super::recorder::{Job, Recorder};
-use super::trace;
 use super::verify::Verifier;
 use crate::gpu::{GpuProgram, Staging, StepTime};
 use crate::kernel::params::Slot as SlotState;
@@ -34,19 +33,21 @@ struct Slot {
 
 /// Drives a loaded program.
 pub struct Scheduler {
-    program: Arc<GpuProgram>,
-    sizes: Sizes,
+    pub(super) program: Arc<GpuProgram>,
+    pub(super) sizes: Sizes,
     pages: Pages,
     slots: Vec<Slot>,
     staging: Arc<[Staging; 2]>,
     flip: usize,
     recorder: Recorder,
     logits: Option<Staging>,
-    verifier: Option<Verifier>,
+    pub(super) verifier: Option<Verifier>,
     /// Idles between submits, where there is a limit to hold.
     pub(super) pace: Option<Pace>,
     /// Tokens of each slot that nobody has asked for yet.
     kept: Vec<Vec<u32>>,
+    /// How often the device was lost: what a sequence had in the cache of an earlier one is gone.
+    pub(super) epoch: u32,
 }
 
 impl Scheduler {
@@ -69,7 +70,19 @@ impl Scheduler {
             verifier: None,
             pace: None,
             kept: vec![Vec::new(); sizes.slots as usize],
+            epoch: 0,
         })
+    }
+
+    /// Takes the place of a scheduler whose device was lost: the same slots are taken, with nothing in them, and
+    /// tokens that were produced are not forgotten.
+    pub(super) fn adopt(&mut self, old: &mut Scheduler) {
+        for (new, old) in self.slots.iter_mut().zip(&old.slots) {
+            new.taken = old.taken;
+        }
+        self.kept = std::mem::take(&mut old.kept);
+        self.pace = old.pace.take();
+        self.epoch = old.epoch + 1;
     }
 
     /// The loaded program.
@@ -168,7 +181,8 @@ impl Scheduler {
         Ok(fed)
     }
 
-    /// Feeds at most a chunk of tokens, samples the next one and makes the slot active.
+    /// Feeds at most a chunk of tokens, samples the next one, of an answer that has `count` already, and makes
+    /// the slot active.
     pub fn start(
         &mut self,
         slot: u32,
@@ -176,6 +190,7 @@ impl Scheduler {
         ids: &[u32],
         all: &[u32],
         sampling: &SampleOptions,
+        count: u32,
     ) -> Result<u32> {
         let io = self.program.program.io;
         let position = start + ids.len() as u32;
@@ -189,6 +204,7 @@ impl Scheduler {
             repeat_penalty: sampling.repeat_penalty,
             repeat_last_n: sampling.repeat_last_n,
             hist_len: all.len() as u32,
+            count,
             ..SlotState::default()
         };
         self.write(
@@ -209,9 +225,9 @@ impl Scheduler {
             taken: true,
             active: true,
             position,
-            count: 1,
+            count: count + 1,
         };
-        let first = self.first(slot, start, ids);
+        let first = self.first(slot, start, ids, count);
         // Whatever went wrong, a slot that is not decoded must not stay active on the device.
         if !matches!(first, Ok(id) if id != NOT_FINITE) {
             self.deactivate(slot);
@@ -223,7 +239,7 @@ impl Scheduler {
     }
 
     /// Runs the last chunk of a prompt and reads the token sampled after it.
-    fn first(&mut self, slot: u32, start: u32, ids: &[u32]) -> Result<u32> {
+    fn first(&mut self, slot: u32, start: u32, ids: &[u32], count: u32) -> Result<u32> {
         self.chunk(slot, start, ids, Which::PrefillLast)?;
         let ring = &self.staging[self.flip];
         let p = &self.program;
@@ -231,45 +247,8 @@ impl Scheduler {
             .submit(p.record(Which::Decode, std::iter::empty(), |encoder| {
                 ring.copy(p, p.program.io.ring, encoder)
             }));
-        ring.read(&p.gpu, |words| words[(slot * RING_LEN) as usize])
-    }
-
-    /// The error for a sequence of these tokens, all of which were fed, whose logits are not finite: it
-    /// names the step where that begins. The sequence is fed again for it and must not be decoded further.
-    pub fn not_finite(&mut self, slot: u32, tokens: &[u32]) -> Error {
-        self.deactivate(slot);
-        let verifier = self.verifier.take();
-        let (position, verified) = (tokens.len(), verifier.is_some());
-        let found = self.trace(slot, tokens);
-        self.verifier = verifier;
-        match found {
-            Ok(Some(found)) => found.error(position, verified),
-            Ok(None) => Error::NotFinite { position, verified },
-            Err(e) => e,
-        }
-    }
-
-    fn trace(&mut self, slot: u32, tokens: &[u32]) -> Result<Option<trace::Found>> {
-        let p = self.program.clone();
-        trace::clear(&p);
-        let size = self.sizes.chunk as usize;
-        for (i, ids) in tokens.chunks(size).enumerate() {
-            let start = i * size;
-            let last = start + ids.len() == tokens.len();
-            self.chunk(slot, start as u32, ids, Which::Prefill)?;
-            if !last && trace::finite(&p)? {
-                continue;
-            }
-            let batch = Batch {
-                cols: ids.len() as u32,
-                kv_len: (start + ids.len()) as u32,
-            };
-            trace::clear(&p);
-            if let Some(found) = trace::steps(&p, Which::PrefillLast, batch)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        let at = slot * RING_LEN + count % RING_LEN;
+        ring.read(&p.gpu, |words| words[at as usize])
     }
 
     /// Stops a slot from sampling; what it holds stays.
@@ -468,7 +447,7 @@ impl Scheduler {
     }
 
     /// Writes the columns of a chunk and runs it.
-    fn chunk(&mut self, slot: u32, start: u32, ids: &[u32], which: Which) -> Result<()> {
+    pub(super) fn chunk(&mut self, slot: u32, start: u32, ids: &[u32], which: Which) -> Result<()> {
         let n = ids.len() as u32;
         assert!(
             n <= self.sizes.chunk.max(self.sizes.logits_cols),

@@ -18,6 +18,8 @@ pub struct Session<'e> {
     pub(super) prefill_ms: f64,
     /// Prompt tokens since the last answer began.
     pub(super) prompt_tokens: usize,
+    /// Of the scheduler in whose cache they are.
+    epoch: u32,
 }
 
 impl<'e> Session<'e> {
@@ -29,6 +31,7 @@ impl<'e> Session<'e> {
             cached: 0,
             prefill_ms: 0.0,
             prompt_tokens: 0,
+            epoch: engine.scheduler.borrow().epoch,
         }
     }
 
@@ -56,6 +59,7 @@ impl<'e> Session<'e> {
             return Err(Error::EmptyPrompt);
         }
         self.append(ids)?;
+        self.current();
         let start = Instant::now();
         // At least one token is left for the step that samples.
         let last = (self.tokens.len() - self.cached - 1) % self.chunk() + 1;
@@ -92,6 +96,7 @@ impl<'e> Session<'e> {
 
     /// Appends tokens and hands over the logits after each of them: `each(i, logits)` for `ids[i]`.
     pub fn logits(&mut self, ids: &[u32], each: &mut dyn FnMut(usize, &[f32])) -> Result<()> {
+        self.current();
         let pending = self.tokens.len() - self.cached;
         self.feed(pending, &|_| true)?;
         self.append(ids)?;
@@ -115,13 +120,47 @@ impl<'e> Session<'e> {
         self.engine.scheduler.borrow().program().program.sizes.chunk as usize
     }
 
-    /// Feeds the next `n` tokens that are not in the cache yet.
+    /// Whether the cache is still the one this sequence was fed to; if not, none of it is in there.
+    pub(super) fn current(&mut self) -> bool {
+        let epoch = self.engine.scheduler.borrow().epoch;
+        let current = epoch == self.epoch;
+        if !current {
+            (self.epoch, self.cached) = (epoch, 0);
+        }
+        current
+    }
+
+    /// Feeds all but the last chunk of what is not in the cache, so that an answer can begin or go on.
+    pub(super) fn restore(&mut self) -> Result<()> {
+        self.current();
+        let missing = self.tokens.len() - self.cached;
+        let n = missing.saturating_sub(1) / self.chunk() * self.chunk();
+        self.feed(n, &|_| true).map(|_| ())
+    }
+
+    /// Feeds the next `n` tokens that are not in the cache yet; if the device gets lost meanwhile, those before
+    /// them once more, too.
     fn feed(&mut self, n: usize, go_on: &dyn Fn(usize) -> bool) -> Result<usize> {
-        let ids = &self.tokens[self.cached..self.cached + n];
-        let mut scheduler = self.engine.scheduler.borrow_mut();
-        let fed = scheduler.feed(self.slot, self.cached as u32, ids, &|fed| !go_on(fed))?;
-        self.cached += fed;
-        Ok(fed)
+        let (from, until) = (self.cached, self.cached + n);
+        loop {
+            let ids = &self.tokens[self.cached..until];
+            let before = self.cached;
+            let past = |fed: usize| (before + fed).saturating_sub(from);
+            let fed = self.engine.scheduler.borrow_mut().feed(
+                self.slot,
+                self.cached as u32,
+                ids,
+                &|fed| !go_on(past(fed)),
+            );
+            match fed {
+                Ok(fed) => {
+                    self.cached += fed;
+                    return Ok(self.cached.saturating_sub(from));
+                }
+                Err(e) => self.engine.recover(e)?,
+            }
+            self.current();
+        }
     }
 
     /// Checks and appends.

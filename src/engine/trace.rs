@@ -2,6 +2,7 @@
 //! chunks, as a prompt, until what a chunk leaves is not finite; then that chunk step by step, and what
 //! each step wrote is read back. Takes as long as the prompt did and a little more, once.
 
+use super::scheduler::Scheduler;
 use crate::gpu::GpuProgram;
 use crate::plan::{Batch, Init, Pool, Program, Step, Which};
 use crate::reference::compare::{self, Kind};
@@ -11,7 +12,7 @@ use crate::{Error, Result};
 const KV_MAX: f32 = 65504.0;
 
 /// The first step whose results are not finite.
-pub struct Found {
+struct Found {
     /// The step's label, e.g. `blk.3.ffn_down`.
     pub label: String,
     /// Its shader.
@@ -24,7 +25,7 @@ pub struct Found {
 
 impl Found {
     /// The error that tells it; `position`: tokens of the sequence.
-    pub fn error(self, position: usize, verified: bool) -> Error {
+    fn error(self, position: usize, verified: bool) -> Error {
         Error::NotFiniteIn {
             position,
             label: self.label,
@@ -36,8 +37,48 @@ impl Found {
     }
 }
 
+impl Scheduler {
+    /// The error for a sequence of these tokens, all of which were fed, whose logits are not finite: it
+    /// names the step where that begins. The sequence is fed again for it and must not be decoded further.
+    pub fn not_finite(&mut self, slot: u32, tokens: &[u32]) -> Error {
+        self.deactivate(slot);
+        let verifier = self.verifier.take();
+        let (position, verified) = (tokens.len(), verifier.is_some());
+        let found = self.trace(slot, tokens);
+        self.verifier = verifier;
+        match found {
+            Ok(Some(found)) => found.error(position, verified),
+            Ok(None) => Error::NotFinite { position, verified },
+            Err(e) => e,
+        }
+    }
+
+    fn trace(&mut self, slot: u32, tokens: &[u32]) -> Result<Option<Found>> {
+        let p = self.program.clone();
+        clear(&p);
+        let size = self.sizes.chunk as usize;
+        for (i, ids) in tokens.chunks(size).enumerate() {
+            let start = i * size;
+            let last = start + ids.len() == tokens.len();
+            self.chunk(slot, start as u32, ids, Which::Prefill)?;
+            if !last && finite(&p)? {
+                continue;
+            }
+            let batch = Batch {
+                cols: ids.len() as u32,
+                kv_len: (start + ids.len()) as u32,
+            };
+            clear(&p);
+            if let Some(found) = steps(&p, Which::PrefillLast, batch)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Clears what steps pass on, so that what is found there later is this sequence's.
-pub fn clear(p: &GpuProgram) {
+fn clear(p: &GpuProgram) {
     let io = p.program.io;
     let state = [
         io.cols,
@@ -57,7 +98,7 @@ pub fn clear(p: &GpuProgram) {
 }
 
 /// Whether what the last layer left is finite.
-pub fn finite(p: &GpuProgram) -> Result<bool> {
+fn finite(p: &GpuProgram) -> Result<bool> {
     let last = p.program.prefill.body.last();
     match last {
         Some(step) => Ok(written(p, step)?.is_some()),
@@ -67,7 +108,7 @@ pub fn finite(p: &GpuProgram) -> Result<bool> {
 
 /// Runs a prompt chunk, whose columns are written, step by step up to the sampler; the first step that
 /// makes what is no number.
-pub fn steps(p: &GpuProgram, which: Which, batch: Batch) -> Result<Option<Found>> {
+fn steps(p: &GpuProgram, which: Which, batch: Batch) -> Result<Option<Found>> {
     let program: &Program = &p.program;
     let mut made: Vec<(&str, f32)> = Vec::new();
     for (i, step) in program.steps(which).enumerate() {

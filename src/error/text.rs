@@ -19,3 +19,11 @@ pub(super) fn tensor_type(id: u32, removed: Option<&str>) -> String {
         None => format!("unknown type {id}"),
     }
 }
+
+/// How often a device was lost, where it is more than once.
+pub(super) fn again(times: u32) -> String {
+    match times {
+        0 | 1 => String::new(),
+        n => format!(", {n} times within a minute"),
+    }
+}

@@ -9,6 +9,7 @@ use super::cache::Cache;
 use super::fault::Fault;
 use super::host::{HostClock, Moment};
 use super::limits::Limits;
+use super::lost::Trouble;
 use super::{Commands, adapters};
 use crate::kernel::Caps;
 use crate::kernel::choose::Avoid;
@@ -126,6 +127,8 @@ pub struct Gpu {
     pub host: HostClock,
     /// A variant that is to give wrong numbers.
     pub fault: Option<Fault>,
+    /// What it told of itself.
+    trouble: Trouble,
 }
 
 impl Gpu {
@@ -195,6 +198,7 @@ impl Gpu {
         let (memory, memory_source) = super::memory::left(adapter, caps.software);
         Ok(Arc::new(Gpu {
             cache: Cache::open(&device, &info, dir),
+            trouble: Trouble::of(&device),
             device,
             queue,
             name: info.name,
@@ -311,16 +315,24 @@ impl Gpu {
         let from = Moment::now();
         let polled = self.device.poll(wait);
         self.host.waited(from);
-        match polled {
-            Ok(_) => Ok(()),
-            Err(e) => Err(self.stuck(e.to_string())),
+        match (polled, self.trouble.error(&self.name)) {
+            (_, Some(e)) => Err(e),
+            (Ok(_), None) => Ok(()),
+            (Err(e), None) => Err(self.stuck(e.to_string())),
         }
     }
 
+    /// The error of a device that does not answer, or that said why it cannot.
     pub(super) fn stuck(&self, reason: String) -> Error {
-        Error::DeviceStuck {
+        let stuck = || Error::DeviceStuck {
             device: self.name.clone(),
             reason,
-        }
+        };
+        self.trouble.error(&self.name).unwrap_or_else(stuck)
+    }
+
+    /// Has the device be lost, as drivers have it now and then: for tests.
+    pub fn destroy(&self) {
+        self.device.destroy();
     }
 }

@@ -8,6 +8,7 @@ mod device;
 mod fault;
 mod host;
 mod limits;
+mod lost;
 mod make;
 mod memory;
 mod peak;

@@ -4,8 +4,8 @@ use super::Encoder;
 use super::device::{Gpu, add};
 use super::host::Moment;
 use super::program::{GpuProgram, Resource};
+use crate::Result;
 use crate::plan::BufId;
-use crate::{Error, Result};
 
 /// A buffer the host can map.
 pub struct Staging {
@@ -44,10 +44,7 @@ impl Staging {
             self.buffer.unmap(); // takes the request back
             return Err(e);
         }
-        let stuck = |reason: String| Error::DeviceStuck {
-            device: gpu.name.clone(),
-            reason,
-        };
+        let stuck = |reason: String| gpu.stuck(reason);
         told.recv()
             .map_err(|e| stuck(e.to_string()))?
             .map_err(|e| stuck(e.to_string()))?;

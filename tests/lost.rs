@@ -1,0 +1,135 @@
+//! Devices that get lost: answers go on with the same tokens, the other sequences too, and a device that is
+//! lost again and again is an error.
+
+mod common;
+
+use common::gpu_trial;
+use tokstep::{Engine, EngineOptions, Error, GenerateOptions, SampleOptions, Session};
+
+fn load(slots: u32) -> Engine {
+    let options = EngineOptions {
+        device: common::device(),
+        limits: common::limits(),
+        context: Some(256),
+        slots,
+        ..EngineOptions::default()
+    };
+    let path = common::case("cases/models/llama_q8_0.gguf");
+    Engine::load(&path, &options, &mut |_| ()).unwrap()
+}
+
+fn options(temp: f32) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: Some(64),
+        sample: SampleOptions {
+            temp,
+            seed: 7,
+            repeat_penalty: 1.1,
+            ..SampleOptions::default()
+        },
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    }
+}
+
+fn prompt(n: u32) -> Vec<u32> {
+    (0..n).map(|i| 3 + i * 7 % 40).collect()
+}
+
+/// The ids of an answer; before those in `at` the device is lost.
+fn answer(e: &Engine, s: &mut Session, temp: f32, at: &[usize]) -> Result<Vec<u32>, Error> {
+    let mut ids = Vec::new();
+    for piece in s.generate(&options(temp))? {
+        let before = ids.len();
+        ids.extend(piece?.ids);
+        if at.iter().any(|n| (before + 1..=ids.len()).contains(n)) {
+            e.destroy_device();
+        }
+    }
+    Ok(ids)
+}
+
+fn a_loss_in_an_answer_changes_no_token() {
+    for temp in [0.0, 0.8] {
+        let e = load(1);
+        let run = |at: &[usize]| {
+            let mut s = e.session().unwrap();
+            s.prefill(&prompt(70)).unwrap();
+            answer(&e, &mut s, temp, at).unwrap()
+        };
+        let right = run(&[]);
+        assert_eq!(right.len(), 64);
+        assert_eq!(run(&[20]), right, "temperature {temp}");
+        // What is there now is as good as what was.
+        assert_eq!(run(&[]), right);
+        // And again, before anything is fed.
+        e.destroy_device();
+        assert_eq!(run(&[]), right);
+    }
+}
+
+fn sequences_side_by_side_go_on() {
+    let run = |lose: bool| {
+        let e = load(2);
+        let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
+        a.prefill(&prompt(30)).unwrap();
+        b.prefill(&prompt(9)).unwrap();
+        let o = options(0.0);
+        let (mut x, mut y) = (a.generate(&o).unwrap(), b.generate(&o).unwrap());
+        let mut ids = [Vec::new(), Vec::new()];
+        for i in 0..64 {
+            if lose && i == 20 {
+                e.destroy_device();
+            }
+            ids[0].extend(x.next().unwrap().unwrap().ids);
+            ids[1].extend(y.next().unwrap().unwrap().ids);
+        }
+        ids
+    };
+    assert_eq!(run(true), run(false));
+}
+
+fn a_conversation_goes_on() {
+    let e = load(1);
+    let run = |lose: bool| {
+        let mut s = e.session().unwrap();
+        s.prefill(&prompt(40)).unwrap();
+        let mut ids = answer(&e, &mut s, 0.0, &[]).unwrap();
+        if lose {
+            e.destroy_device();
+        }
+        s.prefill(&prompt(5)).unwrap();
+        ids.extend(answer(&e, &mut s, 0.0, &[]).unwrap());
+        ids
+    };
+    let right = run(false);
+    assert_eq!(run(true), right);
+}
+
+fn a_third_loss_within_a_minute_is_an_error() {
+    let e = load(1);
+    let mut s = e.session().unwrap();
+    s.prefill(&prompt(3)).unwrap();
+    let error = answer(&e, &mut s, 0.0, &[4, 20, 40]).unwrap_err();
+    match &error {
+        Error::DeviceLost { times, .. } => assert_eq!(*times, 3),
+        e => panic!("{e}"),
+    }
+    let text = error.to_string();
+    assert!(text.contains("3 times within a minute"), "{text}");
+}
+
+fn main() {
+    common::run(vec![
+        gpu_trial(
+            "a_loss_in_an_answer_changes_no_token",
+            a_loss_in_an_answer_changes_no_token,
+        ),
+        gpu_trial("sequences_side_by_side_go_on", sequences_side_by_side_go_on),
+        gpu_trial("a_conversation_goes_on", a_conversation_goes_on),
+        gpu_trial(
+            "a_third_loss_within_a_minute_is_an_error",
+            a_third_loss_within_a_minute_is_an_error,
+        ),
+    ]);
+}

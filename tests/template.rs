@@ -72,6 +72,11 @@ fn like_python() {
         ),
         ("{{ {1: 2, none: 3} | tojson }}", "{\"1\": 2, \"null\": 3}"),
         ("{{ '%s has %d (%.2f)' % ('a', 5, 1.5) }}", "a has 5 (1.50)"),
+        ("{{ 'é%sü%dß%%' % ('a', 5) }}", "éaü5ß%"),
+        (
+            "{{ 'é{}ü{0}'.replace('{0}', '{}').format('a', 'b') }}",
+            "éaüb",
+        ),
         (
             "{{ 'a-b-c'.rsplit('-', 1) }}{{ 'a-b'.partition('-')[2] }}",
             "['a-b', 'c']b",
@@ -174,6 +179,10 @@ fn a_hostile_template_is_stopped() {
         "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns | tojson }}",
         "{% set ns = namespace() %}{% set ms = namespace() %}{% set ns.x = ns %}{% set ms.x = ms %}{{ ns == ms }}{{ ns is eq(ms) }}",
         "{{ [1] * 100000000 ~ [1] * 100000000 }}",
+        "{{ '%(é' | format('a') }}",
+        "{{ '%-é' | format('a') }}",
+        "{{ '{é' .format('a') }}",
+        "{{ '{0:é>9.9999999999}' .format('a') }}",
         "{{ '%9999999999d' % 1 }}",
         "{{ 'x'.zfill(99999999999) | length }}{{ raise_exception('end') }}",
         deep.as_str(),

@@ -122,9 +122,40 @@ pub(super) fn add(env: &mut Environment) {
 fn bounded(state: &mut State, name: &str, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
     check(state, &args)?;
+    if let (".format", Some(text)) = (name, args.first().and_then(Value::as_str)) {
+        ascii_fields(text, b'%', b'%')?;
+    }
     let made = state.apply_filter(name, &args)?;
     check(state, std::slice::from_ref(&made))?;
     Ok(made)
+}
+
+/// Refuses format strings with anything but ASCII inside a field, on which minijinja panics. A field begins
+/// with `open` and ends with `close`, or where there is no such end with a letter behind its name in brackets.
+pub(super) fn ascii_fields(text: &str, open: u8, close: u8) -> Result<(), Error> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(start) = bytes[at..].iter().position(|b| *b == open) {
+        at += start + 1;
+        if bytes.get(at) == Some(&open) {
+            at += 1;
+            continue;
+        }
+        let mut named = open == b'%' && bytes.get(at) == Some(&b'(');
+        while let Some(&b) = bytes.get(at) {
+            if !b.is_ascii() {
+                let what = "format: a field of the text holds other characters than ASCII";
+                return Err(Error::new(ErrorKind::InvalidOperation, what));
+            }
+            if named {
+                named = b != b')';
+            } else if b == close || open == close && b.is_ascii_alphabetic() {
+                break;
+            }
+            at += 1;
+        }
+    }
+    Ok(())
 }
 
 /// [`walk_all`] where there is something to walk through.

@@ -16,6 +16,9 @@ pub(super) fn method(
     args: &[Value],
 ) -> Result<Value, Error> {
     bound::check(state, args)?;
+    if let ("format", Some(text)) = (name, value.as_str()) {
+        bound::ascii_fields(text, b'{', b'}')?;
+    }
     let found = match (value.kind(), value.as_str()) {
         (_, Some(text)) => string_method(text, name, args)?,
         (ValueKind::Seq, _) if name == "index" => {

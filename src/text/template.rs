@@ -186,10 +186,22 @@ fn on_a_deep_stack<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) ->
     match done.recv_timeout(Duration::from_secs(SECONDS)) {
         Ok(value) => Ok(Some(value)),
         Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => match thread.join() {
-            Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!("the thread sends before it ends"),
-        },
+        // A panic of the template engine is the template's fault, which is the file's.
+        Err(RecvTimeoutError::Disconnected) => {
+            let what = match thread.join() {
+                Err(panic) => match panic.downcast::<String>() {
+                    Ok(text) => *text,
+                    Err(panic) => match panic.downcast_ref::<&str>() {
+                        Some(text) => (*text).to_owned(),
+                        None => "of an unknown cause".into(),
+                    },
+                },
+                Ok(()) => unreachable!("the thread sends before it ends"),
+            };
+            Err(Error::TemplateOther(format!(
+                "the rendering broke off: {what}"
+            )))
+        }
     }
 }
 

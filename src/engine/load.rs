@@ -106,6 +106,8 @@ pub struct Engine {
     pub(super) scheduler: RefCell<Scheduler>,
     pub(super) options: EngineOptions,
     pub(super) model: Arc<Model>,
+    /// Another one after a loss.
+    pub(super) gpu: RefCell<Arc<Gpu>>,
     pub(super) losses: RefCell<Losses>,
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
@@ -165,12 +167,14 @@ impl Engine {
         let (tokenizer, template, tokenizer_ms) = text?;
         let (mut scheduler, mut info) = loaded?;
         scheduler.pace = pace;
+        let gpu = scheduler.program().gpu.clone();
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
         Ok(Engine {
             scheduler: RefCell::new(scheduler),
             options: o.clone(),
             model: Arc::new(model),
+            gpu: RefCell::new(gpu),
             losses: RefCell::default(),
             tokenizer: Arc::new(tokenizer),
             template,
@@ -336,8 +340,8 @@ impl Engine {
         self.gpu().peak_flops()
     }
 
-    fn gpu(&self) -> Arc<Gpu> {
-        self.scheduler.borrow().program().gpu.clone()
+    pub(super) fn gpu(&self) -> Arc<Gpu> {
+        self.gpu.borrow().clone()
     }
 
     /// What the host spent on driving the device so far.

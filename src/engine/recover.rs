@@ -50,6 +50,7 @@ impl Engine {
         let info = |_: &Gpu, _: &Program| self.info().clone();
         let (mut new, _) = on_device(&info, &self.model, &o, start, &mut |_| ())?;
         new.adopt(&mut old);
+        *self.gpu.borrow_mut() = new.program().gpu.clone();
         *old = new;
         let ms = start.elapsed().as_millis();
         tracing::warn!("device {device} is there again after {ms} ms; the answer goes on");
@@ -58,7 +59,7 @@ impl Engine {
 
     /// Has the device be lost, as drivers have it now and then: for tests.
     pub fn destroy_device(&self) {
-        self.scheduler.borrow().program().gpu.destroy();
+        self.gpu().destroy();
     }
 }
 

@@ -3,15 +3,22 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use common::gpu_trial;
 use tokstep::engine::{LoadStage, Quarantine, Verified};
+use tokstep::gpu::Gpu;
+use tokstep::kernel::Shader;
+use tokstep::selftest::{self, Case, PARTS};
 use tokstep::{Engine, EngineOptions, Error, GenerateOptions, Result};
 
 /// A family, a pattern that hits what is used of it first, and a model that uses it.
-const FAULTS: [(&str, &str); 12] = [
+const FAULTS: [(&str, &str); 14] = [
     ("get_rows[", "llama_q4_k"),
+    ("attention", "llama_q4_k"),
+    ("2[", "qwen2_q4_k"), // two matrices of different types
     ("scale_norm", "llama_q4_k"),
     ("sink_norm", "llama_q4_k"),
     ("columns_n", "llama_q4_k"),
@@ -28,6 +35,7 @@ const FAULTS: [(&str, &str); 12] = [
 fn options(dir: &Path, fault: Option<String>) -> EngineOptions {
     EngineOptions {
         device: common::device(),
+        limits: common::limits(),
         context: Some(256),
         proofs: Some(dir.into()),
         fault,
@@ -68,7 +76,7 @@ fn right(model: &str) -> (Vec<u32>, Vec<String>) {
 }
 
 fn always_wrong_is_found_at_load_and_replaced() {
-    for model in ["llama_q4_k", "gemma3_q8_0"] {
+    for model in ["llama_q4_k", "gemma3_q8_0", "qwen2_q4_k"] {
         let (right, variants) = right(model);
         let here = FAULTS.iter().filter(|f| f.1 == model);
         for (pattern, _) in here {
@@ -134,7 +142,7 @@ fn now_and_then_wrong_is_found_by_repetition() {
             v.failures
         );
         // Not each time.
-        let runs: std::collections::BTreeSet<u32> = v.failures.iter().map(|f| f.run).collect();
+        let runs: BTreeSet<u32> = v.failures.iter().map(|f| f.run).collect();
         assert!(runs.len() < 24, "{variant}: {runs:?}");
         assert!(!v.quarantined.is_empty());
         let kept = Quarantine::of(Some(dir.path()), &v.device, &v.driver, &v.backend);
@@ -144,6 +152,38 @@ fn now_and_then_wrong_is_found_by_repetition() {
         assert!(v.failures.is_empty(), "{variant}: {:?}", v.failures);
         assert!(!v.quarantined.is_empty());
     }
+}
+
+/// Every kernel, wrong in one of twenty dispatches: what is found is that variant and nothing else.
+fn each_kernel_that_errs_now_and_then_is_found() {
+    let mut seen = BTreeSet::new();
+    for part in PARTS {
+        let device = common::device();
+        let mut gpu = Gpu::open_limited(device.as_deref(), None, common::limits()).unwrap();
+        let mut cases = selftest::cases_of(part, &gpu.caps);
+        cases.retain(|c| c.fits(&gpu.caps));
+        let mut firsts: Vec<Shader> = Vec::new();
+        for step in cases.iter().flat_map(|c| &c.steps) {
+            if firsts.iter().all(|s| s.kernel != step.shader.kernel) {
+                firsts.push(step.shader.clone());
+            }
+        }
+        for shader in firsts {
+            seen.insert(shader.kernel);
+            let of = |c: &&Case| c.steps.iter().any(|s| s.shader == shader);
+            let own: Vec<Case> = cases.iter().filter(of).take(6).cloned().collect();
+            let fault = format!("{shader}/20").parse().unwrap();
+            Arc::get_mut(&mut gpu).unwrap().fault = Some(fault);
+            let found = selftest::run(&gpu, &own, &own, 21).unwrap().concat();
+            assert!(!found.is_empty(), "{shader} was not caught");
+            let all = found.iter().map(|f| &f.shader);
+            assert!(all.clone().all(|s| *s == shader), "{shader}: {found:?}");
+            // Now and then it was right.
+            let runs: BTreeSet<u32> = found.iter().map(|f| f.run).collect();
+            assert!(runs.len() < 21, "{shader}");
+        }
+    }
+    assert_eq!(seen.len(), tokstep::kernel::ALL.len(), "{seen:?}");
 }
 
 fn a_fault_is_written_as_a_pattern_and_a_number() {
@@ -165,6 +205,10 @@ fn main() {
         gpu_trial(
             "now_and_then_wrong_is_found_by_repetition",
             now_and_then_wrong_is_found_by_repetition,
+        ),
+        gpu_trial(
+            "each_kernel_that_errs_now_and_then_is_found",
+            each_kernel_that_errs_now_and_then_is_found,
         ),
         gpu_trial(
             "a_fault_is_written_as_a_pattern_and_a_number",

@@ -61,7 +61,7 @@ impl Case {
         self.words(v.iter().map(|v| v.to_bits()).collect())
     }
 
-    /// Words between guards of `filler`; to be bound with [`Case::bind_guarded`]. `least`: words the
+    /// Words between guards of `filler`; to be bound with [`bind_guarded`]. `least`: words the
     /// binding needs, for a uniform one.
     pub fn guarded(&mut self, live: &[u32], filler: u32, least: usize) -> BufId {
         let mut v = vec![filler; GUARD];

@@ -106,6 +106,22 @@ fn a_conversation_goes_on() {
     assert_eq!(run(true), right);
 }
 
+/// Also not what was there before and is fed again.
+fn an_interrupted_prompt_drops_nothing_but_itself() {
+    let e = load(1);
+    let mut s = e.session().unwrap();
+    s.prefill(&prompt(40)).unwrap();
+    answer(&e, &mut s, 0.0, &[]).unwrap();
+    let held = s.tokens().to_vec();
+    for lose in [false, true] {
+        if lose {
+            e.destroy_device();
+        }
+        assert!(!s.prefill_while(&prompt(5), &|_| false).unwrap());
+        assert_eq!(s.tokens(), held, "lost: {lose}");
+    }
+}
+
 fn a_third_loss_within_a_minute_is_an_error() {
     let e = load(1);
     let mut s = e.session().unwrap();
@@ -127,6 +143,10 @@ fn main() {
         ),
         gpu_trial("sequences_side_by_side_go_on", sequences_side_by_side_go_on),
         gpu_trial("a_conversation_goes_on", a_conversation_goes_on),
+        gpu_trial(
+            "an_interrupted_prompt_drops_nothing_but_itself",
+            an_interrupted_prompt_drops_nothing_but_itself,
+        ),
         gpu_trial(
             "a_third_loss_within_a_minute_is_an_error",
             a_third_loss_within_a_minute_is_an_error,

@@ -82,18 +82,26 @@ impl Quarantine {
         bad.or_insert_with(|| json!(evidence));
     }
 
-    /// Writes all that is known.
-    pub fn save(&self) {
-        if let Some(file) = &self.file {
-            file.keep(&[("good", &self.good), ("bad", &self.bad)]);
+    /// Writes all that is known, with what another process found meanwhile.
+    pub fn save(&mut self) {
+        let Some(file) = &self.file else { return };
+        for (name, why) in file.table("bad") {
+            self.bad.entry(name).or_insert(why);
         }
+        for (name, runs) in file.table("good") {
+            self.good.entry(name).or_insert(runs);
+        }
+        self.good.retain(|name, _| !self.bad.contains_key(name));
+        file.keep(&[("good", &self.good), ("bad", &self.bad)]);
     }
 
     /// Forgets everything.
     pub fn forget(&mut self) {
         self.good.clear();
         self.bad.clear();
-        self.save();
+        if let Some(file) = &self.file {
+            file.keep(&[("good", &self.good), ("bad", &self.bad)]);
+        }
     }
 }
 
@@ -148,6 +156,20 @@ mod tests {
         assert!(open("2.0").all().is_empty(), "another driver");
         q.forget();
         assert!(open("1.0").all().is_empty() && !open("1.0").is_good(&shader("sample")));
+    }
+
+    #[test]
+    fn what_another_process_caught_is_not_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Quarantine::of(Some(dir.path()), "card", "1.0", "vulkan");
+        let (mut a, mut b) = (open(), open());
+        a.catch(&failure("glu"));
+        a.save();
+        b.pass(&shader("glu"), 2);
+        b.catch(&failure("sample"));
+        b.save();
+        assert_eq!(open().all().len(), 2);
+        assert!(!open().is_good(&shader("glu")) && !b.is_good(&shader("glu")));
     }
 
     #[test]

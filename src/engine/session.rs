@@ -58,6 +58,7 @@ impl<'e> Session<'e> {
         if ids.is_empty() {
             return Err(Error::EmptyPrompt);
         }
+        let held = self.tokens.len();
         self.append(ids)?;
         self.current();
         let start = Instant::now();
@@ -67,13 +68,13 @@ impl<'e> Session<'e> {
         let fed = self.feed(n, go_on);
         if fed.is_err() {
             // What was not fed is no part of the sequence.
-            self.tokens.truncate(self.cached);
+            self.tokens.truncate(self.cached.max(held));
         }
         let fed = fed?;
         self.prompt_tokens += ids.len();
         self.prefill_ms += start.elapsed().as_secs_f64() * 1e3;
         if fed < n || !go_on(fed) {
-            self.tokens.truncate(self.cached);
+            self.tokens.truncate(self.cached.max(held));
             return Ok(false);
         }
         Ok(true)

@@ -1,5 +1,6 @@
 //! One opened device and its queue, and a count of everything we ask of it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -313,7 +314,15 @@ impl Gpu {
             timeout: Some(TIMEOUT),
         };
         let from = Moment::now();
-        let polled = self.device.poll(wait);
+        // wgpu panics where the backend says that the device is lost; its callback was told before that.
+        let poll = || self.device.poll(wait);
+        let polled = match catch_unwind(AssertUnwindSafe(poll)) {
+            Ok(polled) => polled,
+            Err(panic) => match self.trouble.error(&self.name) {
+                Some(e) => return Err(e),
+                None => resume_unwind(panic),
+            },
+        };
         self.host.waited(from);
         match (polled, self.trouble.error(&self.name)) {
             (_, Some(e)) => Err(e),

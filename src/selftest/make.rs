@@ -56,6 +56,25 @@ pub(super) fn uniform_words(uniform: bool) -> usize {
     if uniform { 65536 / 4 } else { 0 }
 }
 
+/// How a row cuts its product on a device; 0 lanes: as is usual.
+pub(super) fn cut(caps: &Caps, kernel: &'static str, columns: u32, x: X, lanes: u32) -> Cut {
+    Cut {
+        kernel,
+        columns,
+        x: match x {
+            X::Spread if !caps.spread() => X::Uniform,
+            x => x,
+        },
+        lanes: match kernel {
+            _ if lanes > 0 => lanes,
+            "matvec_rows" => 8,
+            "matmul" => 128,
+            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
+        },
+        shared: !caps.subgroups,
+    }
+}
+
 pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
     let caps = Caps {
         max_grid: p.max_grid.min(caps.max_grid),
@@ -101,21 +120,7 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
         if live { bits(r.signed()) } else { POISON }
     });
     let out = case.guarded(&out, POISON, 0);
-    let cut = Cut {
-        kernel: p.kernel,
-        columns: p.columns,
-        x: match p.x {
-            X::Spread if !caps.spread() => X::Uniform,
-            x => x,
-        },
-        lanes: match p.kernel {
-            _ if p.lanes > 0 => p.lanes,
-            "matvec_rows" => 8,
-            "matmul" => 128,
-            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
-        },
-        shared: !caps.subgroups,
-    };
+    let cut = cut(&caps, p.kernel, p.columns, p.x, p.lanes);
     let part_rows = product::part_rows(&caps, cut).unwrap_or(0);
     assert!(!sink || part_rows > 0, "subgroups of no certain size");
     let all_rows = p.out_row + p.rows as u32;

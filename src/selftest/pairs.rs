@@ -2,13 +2,13 @@
 
 use super::case::{Case, NAN, POISON, bind, bind_guarded};
 use super::cases::{ROWS, lengths};
-use super::make::{bits, matrix, uniform_words};
+use super::make::{bits, cut, matrix, uniform_words};
 use super::noise::Rng;
 use super::weights;
 use crate::kernel::{Caps, params};
 use crate::plan::build::{mult_at, shard};
 use crate::plan::pair::pair;
-use crate::plan::product::{self, Cut, Ends, X};
+use crate::plan::product::{self, Ends, X};
 use crate::plan::sizes::stride;
 use crate::quant;
 
@@ -171,20 +171,8 @@ pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
         tex_shift2: shifts[1],
         ..Default::default()
     };
-    let cut = Cut {
-        kernel: p.kernel.trim_end_matches('2'),
-        columns: p.columns,
-        x: match p.x {
-            X::Spread if !caps.spread() => X::Uniform,
-            x => x,
-        },
-        lanes: match p.kernel {
-            _ if p.lanes > 0 => p.lanes,
-            "matvec_rows2" => 8,
-            _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
-        },
-        shared: !caps.subgroups,
-    };
+    let first = p.kernel.trim_end_matches('2');
+    let cut = cut(&caps, first, p.columns, p.x, p.lanes);
     let ends = Ends {
         scale: p.scale,
         sink: false,

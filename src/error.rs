@@ -375,6 +375,11 @@ pub enum Error {
     NoSuchDevice { wish: String, known: Vec<String> },
     #[error("device {device} could not be opened: {reason}")]
     DeviceRefused { device: String, reason: String },
+    #[error(
+        "device {device} was lost and is gone; there are: {}; pick another one with --device",
+        known.join(", ")
+    )]
+    DeviceGone { device: String, known: Vec<String> },
     #[error("device {device} gave no answer: {reason}")]
     DeviceStuck { device: String, reason: String },
     #[error(
@@ -622,4 +627,14 @@ pub enum Error {
     NotWell { stages: String },
     #[error("line editor: {0}")]
     LineEditor(String),
+}
+
+impl Error {
+    /// Whether no more work is to be had from the device.
+    pub fn ends_device(&self) -> bool {
+        matches!(
+            self,
+            Error::DeviceLost { .. } | Error::DeviceGone { .. } | Error::DeviceStuck { .. }
+        )
+    }
 }

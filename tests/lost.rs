@@ -89,6 +89,79 @@ fn sequences_side_by_side_go_on() {
     assert_eq!(run(true), run(false));
 }
 
+/// The answer that asked for the steps ends with the error, and may be taken up again.
+fn a_refused_command_is_one_answers_error() {
+    let e = load(2);
+    let run = |refuse: bool| {
+        let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
+        a.prefill(&prompt(30)).unwrap();
+        b.prefill(&prompt(9)).unwrap();
+        let o = options(0.0);
+        let (mut x, mut y) = (a.generate(&o).unwrap(), b.generate(&o).unwrap());
+        let mut ids = [Vec::new(), Vec::new()];
+        for _ in 0..17 {
+            ids[0].extend(x.next().unwrap().unwrap().ids);
+            ids[1].extend(y.next().unwrap().unwrap().ids);
+        }
+        if refuse {
+            e.refuse_command();
+            // What came before is handed out first.
+            let error = loop {
+                match x.next().unwrap() {
+                    Ok(piece) => ids[0].extend(piece.ids),
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, Error::DeviceRejects { .. }), "{error}");
+            assert!(x.next().is_none());
+            drop(x);
+            let o = GenerateOptions {
+                max_tokens: Some(64 - ids[0].len() as u32),
+                ..o
+            };
+            let rest = a.generate(&o).unwrap();
+            ids[0].extend(rest.flat_map(|piece| piece.unwrap().ids));
+        } else {
+            ids[0].extend(x.flat_map(|piece| piece.unwrap().ids));
+        }
+        ids[1].extend(y.flat_map(|piece| piece.unwrap().ids));
+        ids
+    };
+    let right = run(false);
+    assert_eq!(right.each_ref().map(Vec::len), [64, 64]);
+    // Penalties look back 64 tokens, those of the prompt included, so what is taken up is the same answer.
+    assert_eq!(run(true), right);
+}
+
+/// What was counted before a loss is not forgotten: whoever takes differences relies on it.
+fn counters_go_on() {
+    let e = load(1);
+    let mut s = e.session().unwrap();
+    s.prefill(&prompt(3)).unwrap();
+    let (counts, host) = (e.counts(), e.host_times());
+    let gone = std::sync::Arc::downgrade(&e.scheduler().program().gpu);
+    let mut answer = s.generate(&options(0.0)).unwrap();
+    for _ in 0..20 {
+        answer.next().unwrap().unwrap();
+    }
+    e.destroy_device();
+    let begin = std::time::Instant::now();
+    let before = answer.stats().decode_ms;
+    while answer.stats().tokens < 64 {
+        answer.next().unwrap().unwrap();
+    }
+    assert!(gone.upgrade().is_none(), "the old device is still held");
+    let after = e.counts();
+    assert!(after.iter().zip(counts).all(|(a, b)| *a >= b));
+    let (spent, steps) = (e.host_times().since(host), answer.stats().step_ms.len());
+    assert!(spent.submit.calls >= 8 && after[4] - counts[4] > 64);
+    // The time that it took to get there again is time of the answer.
+    let ms = begin.elapsed().as_secs_f64() * 1e3;
+    let told = answer.stats().decode_ms - before;
+    assert!(told <= ms && told > 0.9 * ms, "{told} of {ms} ms");
+    assert_eq!(steps, 63);
+}
+
 fn a_conversation_goes_on() {
     let e = load(1);
     let run = |lose: bool| {
@@ -142,6 +215,11 @@ fn main() {
             a_loss_in_an_answer_changes_no_token,
         ),
         gpu_trial("sequences_side_by_side_go_on", sequences_side_by_side_go_on),
+        gpu_trial(
+            "a_refused_command_is_one_answers_error",
+            a_refused_command_is_one_answers_error,
+        ),
+        gpu_trial("counters_go_on", counters_go_on),
         gpu_trial("a_conversation_goes_on", a_conversation_goes_on),
         gpu_trial(
             "an_interrupted_prompt_drops_nothing_but_itself",

@@ -51,6 +51,7 @@ pub fn run(args: &TuneArgs) -> Result<()> {
     let options = EngineOptions {
         device: args.device.clone(),
         limits: args.limits.limits,
+        proofs: models::proofs_dir().ok(),
         tuning: models::tuning_dir().map_or(Tune::Off, Tune::Cached),
         ..EngineOptions::default()
     };

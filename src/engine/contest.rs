@@ -7,12 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::Result;
 use crate::gpu::{Gpu, GpuProgram};
+use crate::kernel::Shader;
 use crate::plan::product::Cut;
 use crate::plan::{Batch, BufId, Buffer, Init, Program, Shape, Step, Which};
 use crate::reference::Runner;
 use crate::reference::compare::{self, Kind};
-use crate::{Error, Result};
 
 /// How much is run.
 #[derive(Clone, Copy)]
@@ -79,8 +80,11 @@ pub(super) struct Found {
     pub bytes: u64,
 }
 
+/// Why a variant may not take part, if it may not.
+pub(super) type Barred<'a> = dyn Fn(&Shader) -> Option<String> + 'a;
+
 /// Runs the contest of `cuts`, the first of which is the usual one. `build` makes the model's program
-/// with the shape cut that way.
+/// with the shape cut that way. A device that is lost is an error; a cut that it refuses is no candidate.
 pub(super) fn run(
     gpu: &Arc<Gpu>,
     build: &dyn Fn(Cut) -> Program,
@@ -88,37 +92,55 @@ pub(super) fn run(
     cuts: &[Cut],
     effort: Effort,
     change: Option<Change>,
+    barred: &Barred,
 ) -> Result<Found> {
     let programs: Vec<Program> = cuts.iter().map(|c| build(*c)).collect();
     let contest = |which: &[usize]| Contest::new(&programs, cuts, which, shape, effort, change);
     let mut tried: Vec<Tried> = Vec::new();
-    let mut entered: Vec<usize> = (0..cuts.len()).collect();
-    let failed = |e: Error| Outcome::Failed(e.to_string());
-    let mut loaded = load(gpu, contest(&entered));
-    let mut refused = HashMap::new();
-    if loaded.is_err() {
-        // One of them is not accepted; the others may be.
-        for i in std::mem::take(&mut entered) {
-            match load(gpu, contest(&[i])) {
-                Ok(_) => entered.push(i),
-                Err(e) => drop(refused.insert(i, failed(e))),
+    let why = |p: &Program| {
+        products(p, shape)
+            .concat()
+            .iter()
+            .find_map(|s| barred(&s.shader))
+    };
+    let mut refused: HashMap<usize, Outcome> = (0..cuts.len())
+        .filter_map(|i| Some((i, Outcome::Failed(why(&programs[i])?))))
+        .collect();
+    let mut entered: Vec<usize> = (0..cuts.len())
+        .filter(|i| !refused.contains_key(i))
+        .collect();
+    let mut loaded = None;
+    if !entered.is_empty() {
+        match load(gpu, contest(&entered)) {
+            Ok(all) => loaded = Some(all),
+            Err(e) if e.ends_device() => return Err(e),
+            // One of them is not accepted; the others may be.
+            Err(_) => {
+                for i in std::mem::take(&mut entered) {
+                    match load(gpu, contest(&[i])) {
+                        Ok(_) => entered.push(i),
+                        Err(e) if e.ends_device() => return Err(e),
+                        Err(e) => drop(refused.insert(i, Outcome::Failed(e.to_string()))),
+                    }
+                }
+                if !entered.is_empty() {
+                    loaded = Some(load(gpu, contest(&entered))?);
+                }
             }
         }
-        if entered.is_empty() {
-            let mut outcome = |i| refused.remove(&i).expect("refused");
-            let both = |(i, cut): (usize, &Cut)| Tried {
-                cut: *cut,
-                outcome: outcome(i),
-            };
-            return Ok(Found {
-                tried: cuts.iter().enumerate().map(both).collect(),
-                chosen: None,
-                bytes: 0,
-            });
-        }
-        loaded = load(gpu, contest(&entered));
     }
-    let (g, c) = loaded?;
+    let Some((g, c)) = loaded else {
+        let mut outcome = |i| refused.remove(&i).expect("refused");
+        let both = |(i, cut): (usize, &Cut)| Tried {
+            cut: *cut,
+            outcome: outcome(i),
+        };
+        return Ok(Found {
+            tried: cuts.iter().enumerate().map(both).collect(),
+            chosen: None,
+            bytes: 0,
+        });
+    };
     let wrong = c.check(&g)?;
     let right: Vec<usize> = (0..entered.len()).filter(|n| wrong[*n].is_none()).collect();
     let times = c.time(&g, &right, effort)?;

@@ -217,6 +217,7 @@ impl<'s, 'e> Generation<'s, 'e> {
         if !self.ready.is_empty() {
             return Ok(());
         }
+        let start = Instant::now();
         if self.session.current() {
             match self.steps() {
                 Err(e) => self.session.engine.recover(e)?,
@@ -225,6 +226,10 @@ impl<'s, 'e> Generation<'s, 'e> {
         }
         let id = first(self.session, &self.options, self.stats.tokens as u32)?;
         self.ready.push_back(id);
+        // For whoever waits for it this was one step.
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        self.stats.decode_ms += ms;
+        self.stats.step_ms.push(ms);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Loading: file, device, plan, upload and pipelines with a first dispatch, the tokenizer beside it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::scheduler::Scheduler;
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
-use crate::gpu::{Fault, Gpu, GpuProgram, HostTimes, Limits, Loading, StepTime};
+use crate::gpu::{Again, Fault, Gpu, GpuProgram, HostTimes, Limits, Loading, StepTime};
 use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::sizes::Wish;
@@ -106,8 +106,8 @@ pub struct Engine {
     pub(super) scheduler: RefCell<Scheduler>,
     pub(super) options: EngineOptions,
     pub(super) model: Arc<Model>,
-    /// Another one after a loss.
-    pub(super) gpu: RefCell<Arc<Gpu>>,
+    /// The device, also after a loss.
+    pub(super) again: Again,
     pub(super) losses: RefCell<Losses>,
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
@@ -159,7 +159,7 @@ impl Engine {
         let (text, loaded) = std::thread::scope(|s| {
             let text = s.spawn(text);
             let describe = |gpu: &Gpu, p: &Program| info::describe(gguf, &model, gpu, p);
-            let loaded = on_device(&describe, &model, o, start, progress);
+            let loaded = on_device(&describe, &model, o, None, start, progress);
             let text = text.join();
             (text.unwrap_or_else(|e| resume_unwind(e)), loaded)
         });
@@ -167,14 +167,14 @@ impl Engine {
         let (tokenizer, template, tokenizer_ms) = text?;
         let (mut scheduler, mut info) = loaded?;
         scheduler.pace = pace;
-        let gpu = scheduler.program().gpu.clone();
+        let again = scheduler.program().gpu.again();
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
         Ok(Engine {
             scheduler: RefCell::new(scheduler),
             options: o.clone(),
             model: Arc::new(model),
-            gpu: RefCell::new(gpu),
+            again,
             losses: RefCell::default(),
             tokenizer: Arc::new(tokenizer),
             template,
@@ -191,11 +191,13 @@ impl Engine {
         progress: &mut dyn FnMut(LoadStage),
     ) -> Result<TuneReport> {
         let model = Model::from_gguf(gguf)?;
-        let (gpu, program) = open(&model, o)?;
+        let (gpu, program) = open(&model, o, None)?;
+        let known = quarantine(&gpu, o);
         tune::anew(
             &gpu,
             &model,
             &program,
+            &known,
             t,
             o.tuning.folder(),
             &mut |n, of| {
@@ -227,8 +229,7 @@ impl Engine {
         if let (Some(text), Some(gpu)) = (&o.fault, Arc::get_mut(&mut gpu)) {
             gpu.fault = Some(fault(text)?);
         }
-        let dir = o.proofs.as_deref();
-        let mut known = Quarantine::of(dir, &gpu.name, &gpu.driver, &gpu.backend);
+        let mut known = quarantine(&gpu, o);
         verify(&gpu, parts, repeat, &mut known, go_on)
     }
 
@@ -250,7 +251,7 @@ impl Engine {
     /// What was asked of the device so far: (allocations, bind groups, pipelines, submits,
     /// dispatches, readbacks).
     pub fn counts(&self) -> [u64; 6] {
-        self.gpu().counts.snapshot()
+        self.again.counts.snapshot()
     }
 
     /// An empty sequence in a slot of its own.
@@ -270,7 +271,7 @@ impl Engine {
 
     /// Bytes the device's allocator has handed out and reserved, where the backend tells.
     pub fn allocated(&self) -> Option<[u64; 2]> {
-        self.gpu().allocated()
+        self.gpu().ok()?.allocated()
     }
 
     /// Steps compared with their CPU twins so far, when loaded with `verify`.
@@ -281,7 +282,7 @@ impl Engine {
     /// Time of every dispatch of a decode step of all slots, each after `prompt`, the medians of five
     /// steps; `None` where the device has no timestamps. No session may hold a slot.
     pub fn step_times(&self, prompt: &[u32]) -> Result<Option<Vec<StepTime>>> {
-        if !self.gpu().has_timestamps() {
+        if !self.gpu()?.has_timestamps() {
             return Ok(None);
         }
         let context = self.info.context;
@@ -332,21 +333,22 @@ impl Engine {
 
     /// Bytes per second the device reads while copying, measured now.
     pub fn copy_bandwidth(&self) -> Result<f64> {
-        self.gpu().copy_bandwidth(kernels::copy_bytes(&self.gpu()))
+        let gpu = self.gpu()?;
+        gpu.copy_bandwidth(kernels::copy_bytes(&gpu))
     }
 
     /// Floating-point operations per second of the device (two to a multiply-add), measured now.
     pub fn peak_flops(&self) -> Result<f64> {
-        self.gpu().peak_flops()
+        self.gpu()?.peak_flops()
     }
 
-    pub(super) fn gpu(&self) -> Arc<Gpu> {
-        self.gpu.borrow().clone()
+    pub(super) fn gpu(&self) -> Result<Arc<Gpu>> {
+        self.scheduler.borrow().gpu()
     }
 
     /// What the host spent on driving the device so far.
     pub fn host_times(&self) -> HostTimes {
-        self.gpu().host.times()
+        self.again.host.times()
     }
 }
 
@@ -355,20 +357,26 @@ pub(super) fn on_device(
     describe: &dyn Fn(&Gpu, &Program) -> EngineInfo,
     model: &Model,
     o: &EngineOptions,
+    again: Option<&Again>,
     start: Instant,
     progress: &mut dyn FnMut(LoadStage),
 ) -> Result<(Scheduler, EngineInfo)> {
-    let (mut gpu, program) = open(model, o)?;
-    let (tuning, tuned) = tune::tuning(&gpu, model, &program, &o.tuning, &mut |n, of| {
+    let (mut gpu, program) = open(model, o, again)?;
+    let mut known = quarantine(&gpu, o);
+    let (tuning, tuned) = tune::tuning(&gpu, model, &program, &o.tuning, &known, &mut |n, of| {
         let (done, total) = (n as u32, of as u32);
         progress(LoadStage::Tuning { done, total });
-    });
+    })?;
     let sizes = program.sizes;
     let program = plan::build_tuned(model, &gpu.caps, sizes, &tuning);
     let mut proven = Proven::without_proof(program);
-    if let Some(dir) = &o.proofs {
-        let mut known = Quarantine::of(Some(dir), &gpu.name, &gpu.driver, &gpu.backend);
-        let build = |caps: &Caps| plan::fit(model, caps, again(sizes));
+    // A program around what is in quarantine is cut as usual.
+    let as_usual = Cell::new(false);
+    if o.proofs.is_some() {
+        let build = |caps: &Caps| {
+            as_usual.set(true);
+            plan::fit(model, caps, as_is(sizes))
+        };
         proven = prove(
             &mut gpu,
             proven.program,
@@ -385,7 +393,9 @@ pub(super) fn on_device(
     info.quarantined = proven.quarantined;
     info.without = proven.levers;
     info.tune_ms = tuned.ms;
-    info.tuned = tune::changes(&gpu.caps, &tuning);
+    if !as_usual.get() {
+        info.tuned = tune::changes(&gpu.caps, &tuning);
+    }
     info.load.open_ms = start.elapsed().as_secs_f64() * 1e3;
     let wanted = match (o.context, o.largest) {
         (Some(context), _) => context,
@@ -412,8 +422,14 @@ pub(super) fn on_device(
     Ok((scheduler, info))
 }
 
+/// What is known of the device's variants.
+fn quarantine(gpu: &Gpu, o: &EngineOptions) -> Quarantine {
+    let dir = o.proofs.as_deref();
+    Quarantine::of(dir, &gpu.name, &gpu.driver, &gpu.backend)
+}
+
 /// The wish for what is there already.
-fn again(s: Sizes) -> Wish {
+fn as_is(s: Sizes) -> Wish {
     Wish {
         context: Some(s.context),
         slots: s.slots,
@@ -421,9 +437,13 @@ fn again(s: Sizes) -> Wish {
     }
 }
 
-/// The device and the program that options ask for, not tuned.
-fn open(model: &Model, o: &EngineOptions) -> Result<(Arc<Gpu>, Program)> {
-    let mut gpu = Gpu::open_limited(o.device.as_deref(), o.cache.as_deref(), o.limits)?;
+/// The device and the program that options ask for, not tuned; a lost device is opened `again`.
+fn open(model: &Model, o: &EngineOptions, again: Option<&Again>) -> Result<(Arc<Gpu>, Program)> {
+    let cache = o.cache.as_deref();
+    let mut gpu = match again {
+        Some(again) => Gpu::reopen(again, cache, o.limits)?,
+        None => Gpu::open_limited(o.device.as_deref(), cache, o.limits)?,
+    };
     if let Some(gpu) = Arc::get_mut(&mut gpu) {
         if let Some(adjust) = o.adjust {
             adjust(&mut gpu.caps);

@@ -17,6 +17,7 @@ mod recorder;
 mod recover;
 mod roofline;
 mod scheduler;
+mod seat;
 pub mod sensors;
 mod session;
 mod stop;

@@ -46,12 +46,13 @@ impl Engine {
         // The same context, whatever else has been taken of the memory since.
         let mut o = self.options.clone();
         (o.context, o.largest) = (Some(self.info().context), false);
-        let mut old = self.scheduler.borrow_mut();
+        let mut scheduler = self.scheduler.borrow_mut();
+        // All of the old one goes first: there need not be room for both.
+        scheduler.leave();
         let info = |_: &Gpu, _: &Program| self.info().clone();
-        let (mut new, _) = on_device(&info, &self.model, &o, start, &mut |_| ())?;
-        new.adopt(&mut old);
-        *self.gpu.borrow_mut() = new.program().gpu.clone();
-        *old = new;
+        let again = Some(&self.again);
+        let (new, _) = on_device(&info, &self.model, &o, again, start, &mut |_| ())?;
+        scheduler.take_seat(new);
         let ms = start.elapsed().as_millis();
         tracing::warn!("device {device} is there again after {ms} ms; the answer goes on");
         Ok(())
@@ -59,7 +60,16 @@ impl Engine {
 
     /// Has the device be lost, as drivers have it now and then: for tests.
     pub fn destroy_device(&self) {
-        self.gpu().destroy();
+        if let Ok(gpu) = self.gpu() {
+            gpu.destroy();
+        }
+    }
+
+    /// Has the device refuse a command, as drivers do now and then: for tests.
+    pub fn refuse_command(&self) {
+        if let Ok(gpu) = self.gpu() {
+            gpu.refuse();
+        }
     }
 }
 

@@ -5,16 +5,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::fitting::ring_bytes;
 use super::generate::SampleOptions;
 use super::pace::Pace;
 use super::pages::Pages;
-use super::recorder::{Job, Recorder};
+use super::recorder::Job;
+use super::seat::Seat;
 use super::verify::Verifier;
-use crate::gpu::{GpuProgram, Staging, StepTime};
+use crate::gpu::{Gpu, GpuProgram, StepTime};
 use crate::kernel::params::Slot as SlotState;
 use crate::plan::sizes::RING_LEN;
-use crate::plan::{Batch, BufId, Sizes, Which};
+use crate::plan::{Batch, BufId, Io, Sizes, Which};
 use crate::{Error, Result};
 
 /// Produced instead of a token where the logits are not numbers; the slot is no longer active then.
@@ -33,72 +33,100 @@ struct Slot {
 
 /// Drives a loaded program.
 pub struct Scheduler {
-    pub(super) program: Arc<GpuProgram>,
+    /// What it has on the device; `None` between the loss of one and the next.
+    pub(super) seat: Option<Seat>,
+    /// Its name.
+    device: String,
     pub(super) sizes: Sizes,
+    io: Io,
     pages: Pages,
     slots: Vec<Slot>,
-    staging: Arc<[Staging; 2]>,
-    flip: usize,
-    recorder: Recorder,
-    logits: Option<Staging>,
-    pub(super) verifier: Option<Verifier>,
     /// Idles between submits, where there is a limit to hold.
     pub(super) pace: Option<Pace>,
+    /// What the pace said after a submit whose tokens had to be handed out first.
+    late: Option<Error>,
     /// Tokens of each slot that nobody has asked for yet.
     kept: Vec<Vec<u32>>,
-    /// How often the device was lost: what a sequence had in the cache of an earlier one is gone.
+    /// How often all that sequences had in the cache was given up, as after a loss.
     pub(super) epoch: u32,
+}
+
+/// The error of work for a device that was lost and could not be opened again; it can be tried once more.
+fn gone(device: &str) -> Error {
+    Error::DeviceLost {
+        device: device.into(),
+        reason: "and it was not there again".into(),
+        times: 1,
+    }
 }
 
 impl Scheduler {
     /// A scheduler with all slots free.
     pub fn new(program: Arc<GpuProgram>) -> Result<Scheduler> {
         let sizes = program.program.sizes;
-        program.use_pages(0, true);
-        let ring = ring_bytes(&sizes);
-        let new = |name| Staging::new(&program.gpu, name, ring);
-        let staging = Arc::new([new("ring copy 0")?, new("ring copy 1")?]);
         Ok(Scheduler {
-            recorder: Recorder::start(program.clone(), staging.clone()),
+            io: program.program.io,
+            device: program.gpu.name.clone(),
+            seat: Some(Seat::new(program)?),
             pages: Pages::new(sizes.slots, sizes.pages_per_slot),
             slots: vec![Slot::default(); sizes.slots as usize],
             sizes,
-            program,
-            staging,
-            flip: 0,
-            logits: None,
-            verifier: None,
             pace: None,
+            late: None,
             kept: vec![Vec::new(); sizes.slots as usize],
             epoch: 0,
         })
     }
 
-    /// Takes the place of a scheduler whose device was lost: the same slots are taken, with nothing in them, and
+    /// Gives back everything on the device, which is lost. The same slots stay taken, with nothing in them, and
     /// tokens that were produced are not forgotten.
-    pub(super) fn adopt(&mut self, old: &mut Scheduler) {
-        for (new, old) in self.slots.iter_mut().zip(&old.slots) {
-            new.taken = old.taken;
-        }
-        self.kept = std::mem::take(&mut old.kept);
-        self.pace = old.pace.take();
-        self.epoch = old.epoch + 1;
+    pub(super) fn leave(&mut self) {
+        self.seat = None;
+        self.give_up();
+        self.pages = Pages::new(self.sizes.slots, self.sizes.pages_per_slot);
+    }
+
+    /// Goes on with the seat of a scheduler that was loaded with the same sizes.
+    pub(super) fn take_seat(&mut self, new: Scheduler) {
+        assert_eq!(new.sizes, self.sizes, "a load of other sizes");
+        (self.seat, self.io) = (new.seat, new.io);
+    }
+
+    /// After an error in the middle of a step nobody knows how far the device went: no slot goes on from
+    /// there, and every sequence is fed again before it does.
+    fn give_up(&mut self) {
+        (0..self.sizes.slots).for_each(|slot| self.deactivate(slot));
+        self.epoch += 1;
+    }
+
+    /// The seat, for work whose failure is an error.
+    pub(super) fn seat(&mut self) -> Result<&mut Seat> {
+        self.seat.as_mut().ok_or_else(|| gone(&self.device))
+    }
+
+    /// The device.
+    pub(super) fn gpu(&self) -> Result<Arc<Gpu>> {
+        let seat = self.seat.as_ref().ok_or_else(|| gone(&self.device))?;
+        Ok(seat.program.gpu.clone())
     }
 
     /// The loaded program.
     pub fn program(&self) -> &Arc<GpuProgram> {
-        &self.program
+        let seat = self.seat.as_ref().expect("a device");
+        &seat.program
     }
 
     /// From now on compares every step with its CPU twin.
     pub fn verify(&mut self) -> Result<()> {
-        self.verifier = Some(Verifier::new(&self.program)?);
+        let seat = self.seat()?;
+        seat.verifier = Some(Verifier::new(&seat.program)?);
         Ok(())
     }
 
     /// Steps compared so far, when verifying.
     pub fn verified(&self) -> Option<u64> {
-        self.verifier.as_ref().map(|v| v.steps)
+        let verifier = self.seat.as_ref()?.verifier.as_ref()?;
+        Some(verifier.steps)
     }
 
     /// Milliseconds idled so far to hold a limit.
@@ -106,10 +134,10 @@ impl Scheduler {
         self.pace.as_ref().map_or(0.0, |p| p.report().idle() * 1e3)
     }
 
+    /// Writes words, if there is a device that could want them.
     fn write(&mut self, id: BufId, byte: u64, words: &[u32]) {
-        self.program.write(id, byte, words);
-        if let Some(v) = &mut self.verifier {
-            v.write(id, byte, words);
+        if let Some(seat) = &mut self.seat {
+            seat.write(id, byte, words);
         }
     }
 
@@ -192,7 +220,7 @@ impl Scheduler {
         sampling: &SampleOptions,
         count: u32,
     ) -> Result<u32> {
-        let io = self.program.program.io;
+        let io = self.io;
         let position = start + ids.len() as u32;
         let state = SlotState {
             temp: sampling.temp,
@@ -241,24 +269,16 @@ impl Scheduler {
     /// Runs the last chunk of a prompt and reads the token sampled after it.
     fn first(&mut self, slot: u32, start: u32, ids: &[u32], count: u32) -> Result<u32> {
         self.chunk(slot, start, ids, Which::PrefillLast)?;
-        let ring = &self.staging[self.flip];
-        let p = &self.program;
-        p.gpu
-            .submit(p.record(Which::Decode, std::iter::empty(), |encoder| {
-                ring.copy(p, p.program.io.ring, encoder)
-            }));
         let at = slot * RING_LEN + count % RING_LEN;
-        ring.read(&p.gpu, |words| words[at as usize])
+        let seat = self.seat()?;
+        seat.copy_ring();
+        seat.ring(|words| words[at as usize])
     }
 
     /// Stops a slot from sampling; what it holds stays.
     pub fn deactivate(&mut self, slot: u32) {
         if std::mem::take(&mut self.slots[slot as usize].active) {
-            self.write(
-                self.program.program.io.cols,
-                16 * (1 + u64::from(slot)),
-                &[0, 0, slot, 0],
-            );
+            self.write(self.io.cols, 16 * (1 + u64::from(slot)), &[0, 0, slot, 0]);
         }
     }
 
@@ -266,11 +286,7 @@ impl Scheduler {
     pub fn reserve(&mut self, slot: u32, positions: u32) {
         let row = slot * self.sizes.pages_per_slot;
         for (i, page) in self.pages.reserve(slot, positions.min(self.sizes.context)) {
-            self.write(
-                self.program.program.io.pages,
-                u64::from(row + i) * 4,
-                &[page],
-            );
+            self.write(self.io.pages, u64::from(row + i) * 4, &[page]);
         }
     }
 
@@ -278,7 +294,9 @@ impl Scheduler {
     fn occupy(&mut self, slot: u32, positions: u32) {
         self.reserve(slot, positions);
         let pages = self.pages.end(slot, positions);
-        self.program.use_pages(pages, false);
+        if let Some(seat) = &self.seat {
+            seat.program.use_pages(pages, false);
+        }
     }
 
     /// Forgets what a slot holds behind its first `positions`.
@@ -290,79 +308,38 @@ impl Scheduler {
     /// `steps` decode steps for every active slot, in one submit with one readback: the new tokens
     /// per slot (none for inactive ones; [`NOT_FINITE`] as the last where a slot's logits are not
     /// numbers, which is no fault of the others). `next` steps are recorded ahead while the device works.
+    ///
+    /// # Errors
+    /// One before the submit leaves everything as it is; one behind it ends what all slots have in the cache.
     pub fn decode(&mut self, steps: u32, next: u32) -> Result<Vec<Vec<u32>>> {
         assert!(
             (1..=RING_LEN).contains(&steps),
             "the ring holds {RING_LEN} tokens"
         );
+        if let Some(late) = self.late.take() {
+            return Err(late);
+        }
         if let Some(pace) = &mut self.pace {
             pace.rest()?;
         }
         let began = Instant::now();
-        let live = |s: &&Slot| s.active;
-        let longest = self
-            .slots
-            .iter()
-            .filter(live)
-            .map(|s| s.position)
-            .max()
-            .unwrap_or(0);
+        let longest = self.longest();
         assert!(
             longest + steps <= self.sizes.context,
             "decoding past the context"
         );
-        let cols = self.sizes.slots;
-        let batch = |kv_len: u32| Batch { cols, kv_len };
-        let job = Job {
-            steps,
-            first: batch(longest + 1),
-            staging: self.flip,
-        };
-        let ahead = Job {
-            steps: next,
-            first: batch(longest + steps + 1),
-            staging: 1 - self.flip,
-        };
         for slot in 0..self.sizes.slots {
             if self.slots[slot as usize].active {
                 self.occupy(slot, self.slots[slot as usize].position + steps);
             }
         }
-        if let Some(v) = &mut self.verifier {
-            for i in 0..steps {
-                v.run(&self.program, Which::Decode, batch(longest + 1 + i))?;
+        let mut out = match self.replay(longest, steps, next) {
+            Ok(out) => out,
+            Err(e) => {
+                self.give_up();
+                return Err(e);
             }
-            let (p, ring) = (&self.program, &self.staging[self.flip]);
-            p.gpu
-                .submit(p.record(Which::Decode, std::iter::empty(), |e| {
-                    ring.copy(p, p.program.io.ring, e)
-                }));
-        } else {
-            self.program.gpu.submit(self.recorder.take(job));
-        }
-        if self.verifier.is_none() && next > 0 && longest + steps + next <= self.sizes.context {
-            self.recorder.ask(ahead);
-        }
-        let slots = &self.slots;
-        let mut out = self.staging[self.flip].read(&self.program.gpu, |ring| {
-            slots
-                .iter()
-                .enumerate()
-                .map(|(s, slot)| {
-                    let n = if slot.active { steps } else { 0 };
-                    (0..n)
-                        .map(|i| {
-                            ring[s * RING_LEN as usize + ((slot.count + i) % RING_LEN) as usize]
-                        })
-                        .collect()
-                })
-                .collect::<Vec<Vec<u32>>>()
-        })?;
-        self.flip = 1 - self.flip;
-        if let Some(pace) = &mut self.pace {
-            let tokens = out.iter().map(Vec::len).sum::<usize>();
-            pace.worked(began.elapsed(), steps, tokens as u32)?;
-        }
+        };
         for (s, ids) in out.iter_mut().enumerate() {
             self.slots[s].position += ids.len() as u32;
             self.slots[s].count += ids.len() as u32;
@@ -371,21 +348,67 @@ impl Scheduler {
                 self.deactivate(s as u32);
             }
         }
+        if let Some(pace) = &mut self.pace {
+            let tokens = out.iter().map(Vec::len).sum::<usize>();
+            let worked = pace.worked(began.elapsed(), steps, tokens as u32);
+            self.late = worked.err();
+        }
+        Ok(out)
+    }
+
+    /// Position of the active slot that is furthest.
+    fn longest(&self) -> u32 {
+        let active = self.slots.iter().filter(|s| s.active);
+        active.map(|s| s.position).max().unwrap_or(0)
+    }
+
+    /// Has the device run steps from position `longest` on, and reads what they gave each active slot.
+    fn replay(&mut self, longest: u32, steps: u32, next: u32) -> Result<Vec<Vec<u32>>> {
+        let cols = self.sizes.slots;
+        let batch = |kv_len: u32| Batch { cols, kv_len };
+        let fits = longest + steps + next <= self.sizes.context;
+        let seat = self.seat.as_mut().ok_or_else(|| gone(&self.device))?;
+        match &mut seat.verifier {
+            Some(v) => {
+                for i in 0..steps {
+                    v.run(&seat.program, Which::Decode, batch(longest + 1 + i))?;
+                }
+                seat.copy_ring();
+            }
+            None => {
+                let job = |steps, from, staging| Job {
+                    steps,
+                    first: batch(from + 1),
+                    staging,
+                };
+                let commands = seat.recorder.take(job(steps, longest, seat.flip));
+                seat.program.gpu.submit(commands);
+                if next > 0 && fits {
+                    seat.recorder.ask(job(next, longest + steps, 1 - seat.flip));
+                }
+            }
+        }
+        let slots = &self.slots;
+        let own = |ring: &[u32], s: usize, slot: &Slot| -> Vec<u32> {
+            let n = if slot.active { steps } else { 0 };
+            let at = |i| s * RING_LEN as usize + ((slot.count + i) % RING_LEN) as usize;
+            (0..n).map(|i| ring[at(i)]).collect()
+        };
+        let all = |ring: &[u32]| -> Vec<Vec<u32>> {
+            let slots = slots.iter().enumerate();
+            slots.map(|(s, slot)| own(ring, s, slot)).collect()
+        };
+        let out = seat.ring(all)?;
+        seat.flip = 1 - seat.flip;
         Ok(out)
     }
 
     /// One decode step with a timestamp around every dispatch; the device must have timestamps. The
     /// sampled tokens count as decoded but are not returned.
     pub fn profile(&mut self) -> Result<Vec<StepTime>> {
-        let longest = self
-            .slots
-            .iter()
-            .filter(|s| s.active)
-            .map(|s| s.position)
-            .max();
         let batch = Batch {
             cols: self.sizes.slots,
-            kv_len: longest.unwrap_or(0) + 1,
+            kv_len: self.longest() + 1,
         };
         assert!(
             batch.kv_len <= self.sizes.context,
@@ -398,7 +421,7 @@ impl Scheduler {
                 self.slots[slot as usize].count += 1;
             }
         }
-        self.program.profile(Which::Decode, batch)
+        self.seat()?.program.profile(Which::Decode, batch)
     }
 
     /// Feeds tokens and hands over the logits after each of them.
@@ -409,41 +432,15 @@ impl Scheduler {
         ids: &[u32],
         each: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<()> {
-        let (stride, n_vocab) = (self.sizes.logits_stride as usize, self.n_vocab());
         let chunk = self.sizes.logits_cols as usize;
-        let p = self.program.clone();
-        p.prepare(Which::Logits)?;
-        if self.logits.is_none() {
-            let bytes = (chunk * stride * 4) as u64;
-            self.logits = Some(Staging::new(&p.gpu, "logits copy", bytes)?);
-        }
+        self.seat()?.prepare_logits()?;
         for (i, part) in ids.chunks(chunk).enumerate() {
             self.chunk(slot, start + (i * chunk) as u32, part, Which::Logits)?;
-            let staging = self.logits.as_ref().unwrap_or_else(|| unreachable!());
-            p.gpu
-                .submit(p.record(Which::Decode, std::iter::empty(), |e| {
-                    staging.copy(&p, p.program.io.logits, e)
-                }));
-            staging.read(&p.gpu, |words| {
-                let all: &[f32] = bytemuck::cast_slice(words);
-                for c in 0..part.len() {
-                    each(i * chunk + c, &all[c * stride..][..n_vocab]);
-                }
-            })?;
+            let first = i * chunk;
+            let each = |c: usize, row: &[f32]| each(first + c, row);
+            self.seat()?.logits(part.len(), each)?;
         }
         Ok(())
-    }
-
-    fn n_vocab(&self) -> usize {
-        let last = self
-            .program
-            .program
-            .logits
-            .tail
-            .last()
-            .unwrap_or_else(|| unreachable!("a tail has steps"));
-        let m = last.params::<crate::kernel::params::MatVec>();
-        (m.out_row + m.rows) as usize
     }
 
     /// Writes the columns of a chunk and runs it.
@@ -466,18 +463,12 @@ impl Scheduler {
         for (i, id) in ids.iter().enumerate() {
             cols.extend([*id, start + i as u32, slot, 1]);
         }
-        self.write(self.program.program.io.prompt_cols, 0, &cols);
+        self.write(self.io.prompt_cols, 0, &cols);
         let batch = Batch {
             cols: n,
             kv_len: start + n,
         };
-        let p = &self.program;
-        if let Some(v) = &mut self.verifier {
-            return v.run(p, which, batch);
-        }
-        p.gpu
-            .submit(p.record(which, std::iter::once(batch), |_| ()));
-        p.gpu.wait()?;
+        self.seat()?.run(which, batch)?;
         match &mut self.pace {
             Some(pace) => pace.worked(began.elapsed(), 0, 0),
             None => Ok(()),

@@ -42,10 +42,12 @@ impl Scheduler {
     /// names the step where that begins. The sequence is fed again for it and must not be decoded further.
     pub fn not_finite(&mut self, slot: u32, tokens: &[u32]) -> Error {
         self.deactivate(slot);
-        let verifier = self.verifier.take();
+        let verifier = self.seat.as_mut().and_then(|s| s.verifier.take());
         let (position, verified) = (tokens.len(), verifier.is_some());
         let found = self.trace(slot, tokens);
-        self.verifier = verifier;
+        if let Some(seat) = &mut self.seat {
+            seat.verifier = verifier;
+        }
         match found {
             Ok(Some(found)) => found.error(position, verified),
             Ok(None) => Error::NotFinite { position, verified },
@@ -54,7 +56,7 @@ impl Scheduler {
     }
 
     fn trace(&mut self, slot: u32, tokens: &[u32]) -> Result<Option<Found>> {
-        let p = self.program.clone();
+        let p = self.seat()?.program.clone();
         clear(&p);
         let size = self.sizes.chunk as usize;
         for (i, ids) in tokens.chunks(size).enumerate() {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::contest::{self, Change, Effort, Tried};
+use super::quarantine::Quarantine;
 use super::verdicts::Verdicts;
 use crate::Result;
 use crate::gpu::Gpu;
-use crate::kernel::Caps;
+use crate::kernel::{Caps, Shader};
 use crate::model::Model;
 use crate::plan::product::Cut;
 use crate::plan::sizes::stride;
@@ -151,6 +152,7 @@ pub(super) fn measure(
     model: &Model,
     program: &Program,
     known: &mut Tuning,
+    quarantine: &Quarantine,
     o: &TuneOptions,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<TuneReport> {
@@ -158,6 +160,7 @@ pub(super) fn measure(
     let mut todo = wanted(program);
     todo.retain(|w| !known.has(w.shape) && w.bytes >= o.least);
     let effort = effort(&gpu.caps, o);
+    let barred = |s: &Shader| quarantine.caught(s).map(|c| format!("in quarantine: {c}"));
     let mut report = TuneReport::default();
     // The longest that the trial of a cut took so far, mostly its compilation.
     let mut per_cut: Option<Duration> = None;
@@ -174,7 +177,7 @@ pub(super) fn measure(
         };
         let run = |cuts: &[Cut]| {
             let begin = Instant::now();
-            let found = contest::run(gpu, &build, w.shape, cuts, effort, o.change);
+            let found = contest::run(gpu, &build, w.shape, cuts, effort, o.change, &barred);
             found.map(|found| (found, begin.elapsed() / cuts.len() as u32))
         };
         if per_cut.is_none() && !left().is_zero() {
@@ -245,17 +248,19 @@ fn effort(caps: &Caps, o: &TuneOptions) -> Effort {
     }
 }
 
-/// The tuning that `tune` asks for; measuring that goes wrong is told and costs no load.
+/// The tuning that `tune` asks for; measuring that goes wrong is told and costs no load, unless it is the
+/// device that is gone.
 pub(super) fn tuning(
     gpu: &Arc<Gpu>,
     model: &Model,
     program: &Program,
     tune: &Tune,
+    quarantine: &Quarantine,
     progress: &mut dyn FnMut(usize, usize),
-) -> (Tuning, TuneReport) {
+) -> Result<(Tuning, TuneReport)> {
     let mut report = TuneReport::default();
     let Some(dir) = tune.folder() else {
-        return (Tuning::default(), report);
+        return Ok((Tuning::default(), report));
     };
     let verdicts = Verdicts::of(dir, gpu);
     let shapes = wanted(program).into_iter().map(|w| w.shape);
@@ -267,15 +272,16 @@ pub(super) fn tuning(
     };
     if first_load {
         let o = TuneOptions::default();
-        match measure(gpu, model, program, &mut known, &o, progress) {
+        match measure(gpu, model, program, &mut known, quarantine, &o, progress) {
             Ok(r) => report = r,
+            Err(e) if e.ends_device() => return Err(e),
             Err(e) => tracing::warn!("tuning ended early: {e}"),
         }
         if !report.measured.is_empty() {
             verdicts.keep(&known);
         }
     }
-    (known, report)
+    Ok((known, report))
 }
 
 /// Measures everything anew and keeps it in `folder`.
@@ -283,12 +289,13 @@ pub(super) fn anew(
     gpu: &Arc<Gpu>,
     model: &Model,
     program: &Program,
+    quarantine: &Quarantine,
     o: &TuneOptions,
     folder: Option<&PathBuf>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<TuneReport> {
     let mut known = Tuning::default();
-    let report = measure(gpu, model, program, &mut known, o, progress)?;
+    let report = measure(gpu, model, program, &mut known, quarantine, o, progress)?;
     if let Some(dir) = folder {
         Verdicts::of(dir, gpu).keep(&known);
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::again::Again;
 use super::cache::Cache;
 use super::fault::Fault;
 use super::host::{HostClock, Moment};
@@ -121,15 +122,17 @@ pub struct Gpu {
     /// Bytes one buffer may have.
     pub max_buffer: u64,
     /// What was asked of the device.
-    pub counts: Counts,
+    pub counts: Arc<Counts>,
     /// How many bytes were.
     pub pools: Pools,
     /// What the host spends on it.
-    pub host: HostClock,
+    pub host: Arc<HostClock>,
     /// A variant that is to give wrong numbers.
     pub fault: Option<Fault>,
     /// What it told of itself.
     trouble: Trouble,
+    /// Which one it is.
+    pub(super) again: Again,
 }
 
 impl Gpu {
@@ -150,9 +153,24 @@ impl Gpu {
         dir: Option<&Path>,
         profile: Limits,
     ) -> Result<Arc<Gpu>> {
-        let instance = adapters::instance();
-        let all = adapters::list(&instance);
+        let all = adapters::list(&adapters::instance());
         let adapter = &all[adapters::pick(&all, wish)?];
+        Gpu::on(adapter, Again::of(&adapter.get_info()), dir, profile)
+    }
+
+    /// Opens a device that was lost, once nothing of it is left.
+    pub fn reopen(again: &Again, dir: Option<&Path>, profile: Limits) -> Result<Arc<Gpu>> {
+        let all = adapters::list(&adapters::instance());
+        let infos: Vec<_> = all.iter().map(wgpu::Adapter::get_info).collect();
+        Gpu::on(&all[again.pick(&infos)?], again.clone(), dir, profile)
+    }
+
+    fn on(
+        adapter: &wgpu::Adapter,
+        again: Again,
+        dir: Option<&Path>,
+        profile: Limits,
+    ) -> Result<Arc<Gpu>> {
         let info = adapter.get_info();
         let (limits, features) = profile.of(adapter);
         let desc = wgpu::DeviceDescriptor {
@@ -212,10 +230,11 @@ impl Gpu {
             caps,
             limits: profile,
             max_buffer: limits.max_buffer_size,
-            counts: Counts::default(),
+            counts: again.counts.clone(),
             pools: Pools::default(),
-            host: HostClock::default(),
+            host: again.host.clone(),
             fault: None,
+            again,
         }))
     }
 
@@ -343,5 +362,15 @@ impl Gpu {
     /// Has the device be lost, as drivers have it now and then: for tests.
     pub fn destroy(&self) {
         self.device.destroy();
+    }
+
+    /// Has the device refuse something that nobody waits for, as it may refuse a command: for tests.
+    pub fn refuse(&self) {
+        let _ = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("a buffer without a use"),
+            size: 16,
+            usage: wgpu::BufferUsages::empty(),
+            mapped_at_creation: false,
+        });
     }
 }

@@ -2,6 +2,7 @@
 //! and the recording of plans into command buffers. It knows plans and repacked rows, no file.
 
 pub mod adapters;
+mod again;
 mod cache;
 mod copy;
 mod device;
@@ -22,6 +23,7 @@ mod trusted;
 mod upload;
 
 pub use adapters::{AdapterInfo, adapters};
+pub use again::Again;
 pub use device::{Counts, Gpu, Pools};
 pub use fault::Fault;
 pub use host::{HostClock, HostTimes, Spent};

@@ -23,6 +23,9 @@ pub fn upload(
     resources: &[Resource],
     done: &mut dyn FnMut(u64),
 ) -> Result<()> {
+    let Some(staging) = Staging::new(gpu, buffers)? else {
+        return Ok(());
+    };
     for (b, r) in buffers.iter().zip(resources) {
         if let Init::Rows {
             matrix,
@@ -31,7 +34,7 @@ pub fn upload(
         } = &b.init
             && applies(b)
         {
-            upload_rows(gpu, r, matrix, *first, *rows, done)?;
+            upload_rows(gpu, &staging, r, matrix, *first, *rows, done)?;
         }
     }
     Ok(())
@@ -45,9 +48,14 @@ pub fn applies(b: &Buffer) -> bool {
     }
 }
 
-/// Bytes of staging memory that [`upload`] asks for.
+/// Bytes of staging memory that [`upload`] asks for, whatever the number of buffers.
 pub fn staging_bytes(buffers: &[Buffer]) -> u64 {
-    let mut bytes = 0;
+    staging_sizes(buffers).iter().sum()
+}
+
+/// Bytes of the longest period, and of the most that is laid side by side.
+fn staging_sizes(buffers: &[Buffer]) -> [u64; 2] {
+    let [mut one, mut many] = [0, 0];
     for b in buffers.iter().filter(|b| applies(b)) {
         let Init::Rows {
             matrix,
@@ -60,10 +68,35 @@ pub fn staging_bytes(buffers: &[Buffer]) -> u64 {
         let row_bytes = matrix.row_vec4s() as u64 * 16;
         for (_, n, period) in runs(matrix, *first, *rows) {
             let period = period as u64 * row_bytes;
-            bytes += period + times(n as u64 * row_bytes, period) * period;
+            one = period.max(one);
+            many = many.max(times(n as u64 * row_bytes, period) * period);
         }
     }
-    bytes
+    [one, many]
+}
+
+/// What periods pass through, one run of rows after the other.
+struct Staging {
+    /// A period.
+    one: wgpu::Buffer,
+    /// The same period several times.
+    many: wgpu::Buffer,
+}
+
+impl Staging {
+    /// Room for every run of rows; `None` if there is none.
+    fn new(gpu: &Gpu, buffers: &[Buffer]) -> Result<Option<Staging>> {
+        let sizes = staging_sizes(buffers);
+        if sizes[0] == 0 {
+            return Ok(None);
+        }
+        let usage = Usage::COPY_SRC | Usage::COPY_DST;
+        let make = |name, bytes| gpu.buffer_of(Pool::Staging, name, bytes, usage);
+        Ok(Some(Staging {
+            one: make("period", sizes[0])?,
+            many: make("periods", sizes[1])?,
+        }))
+    }
 }
 
 /// The runs of rows `first` to `first + rows` that repeat: first row, rows, rows of a period.
@@ -88,6 +121,7 @@ fn times(bytes: u64, period: u64) -> u64 {
 /// with the multipliers behind them. `done` is told the bytes that a file would have had of them.
 fn upload_rows(
     gpu: &Gpu,
+    staging: &Staging,
     r: &Resource,
     m: &Matrix,
     first: usize,
@@ -111,7 +145,8 @@ fn upload_rows(
             .collect::<Result<_>>()?;
         mult.extend(one.iter().cycle().take(n));
         let begin = (row - first) as u64 * row_bytes;
-        copy(gpu, buffer, &words, begin, begin + n as u64 * row_bytes)?;
+        let end = begin + n as u64 * row_bytes;
+        copy(gpu, staging, buffer, &words, begin, end)?;
         done(n as u64 * m.ty.row_bytes(m.k) as u64);
     }
     mult.resize(rows.next_multiple_of(4), 0.0);
@@ -122,22 +157,27 @@ fn upload_rows(
 }
 
 /// Has the device fill the bytes `begin..end` of a buffer with words that repeat.
-fn copy(gpu: &Gpu, buffer: &wgpu::Buffer, words: &[u32], begin: u64, end: u64) -> Result<()> {
+fn copy(
+    gpu: &Gpu,
+    staging: &Staging,
+    buffer: &wgpu::Buffer,
+    words: &[u32],
+    begin: u64,
+    end: u64,
+) -> Result<()> {
     let period = words.len() as u64 * 4;
-    let usage = Usage::COPY_SRC | Usage::COPY_DST;
-    let one = gpu.buffer_of(Pool::Staging, "period", period, usage)?;
-    gpu.queue.write_buffer(&one, 0, bytemuck::cast_slice(words));
+    let Staging { one, many } = staging;
+    gpu.queue.write_buffer(one, 0, bytemuck::cast_slice(words));
     // Short periods are laid side by side first, so that there are few copies.
     let times = times(end - begin, period);
-    let many = gpu.buffer_of(Pool::Staging, "periods", times * period, usage)?;
     let mut encoder: Encoder = gpu.device.create_command_encoder(&Default::default());
     for i in 0..times {
-        encoder.copy_buffer_to_buffer(&one, 0, &many, i * period, Some(period));
+        encoder.copy_buffer_to_buffer(one, 0, many, i * period, Some(period));
     }
     let mut at = begin;
     while at < end {
         let n = (times * period).min(end - at);
-        encoder.copy_buffer_to_buffer(&many, 0, buffer, at, Some(n));
+        encoder.copy_buffer_to_buffer(many, 0, buffer, at, Some(n));
         at += n;
     }
     gpu.queue.submit([encoder.finish()]);

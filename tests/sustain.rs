@@ -255,6 +255,75 @@ fn a_limit_is_held_and_speed_recovers() {
     );
 }
 
+/// A sensor that goes away in the middle ends the answers that would go on without it, none of whose tokens
+/// are lost: taken up again they are what they would have been.
+fn a_sensor_that_goes_away_costs_no_token() {
+    let sys = tree(40.0, 5.0);
+    let o = EngineOptions {
+        device: common::device(),
+        limits: common::limits(),
+        slots: 2,
+        context: Some(256),
+        pace: PaceOptions {
+            temp_limit: Some(80.0),
+            sensors: Some(sys.path().into()),
+            ..PaceOptions::default()
+        },
+        ..EngineOptions::default()
+    };
+    let engine = Engine::load(&case(MODEL), &o, &mut |_| ()).unwrap();
+    let greedy = |n: usize| GenerateOptions {
+        max_tokens: Some(n as u32),
+        sample: SampleOptions {
+            temp: 0.0,
+            ..SampleOptions::default()
+        },
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let run = |vanish: bool| {
+        let (mut a, mut b) = (engine.session().unwrap(), engine.session().unwrap());
+        a.prefill(&[1, 2, 3]).unwrap();
+        b.prefill(&[4, 5]).unwrap();
+        let mut ids = [Vec::new(), Vec::new()];
+        let mut answers = [
+            a.generate(&greedy(40)).unwrap(),
+            b.generate(&greedy(40)).unwrap(),
+        ];
+        for _ in 0..12 {
+            for (ids, answer) in ids.iter_mut().zip(&mut answers) {
+                ids.extend(answer.next().unwrap().unwrap().ids);
+            }
+        }
+        if vanish {
+            std::fs::remove_file(sys.path().join("class").join(ZONE)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(60));
+            for (ids, answer) in ids.iter_mut().zip(&mut answers) {
+                let error = answer.by_ref().find_map(|piece| match piece {
+                    Ok(piece) => {
+                        ids.extend(piece.ids);
+                        None
+                    }
+                    Err(e) => Some(e.to_string()),
+                });
+                let error = error.expect("an error");
+                assert!(error.contains("--temp-limit"), "{error}");
+                assert!(ids.len() < 40, "{ids:?}");
+            }
+            sensor(sys.path(), ZONE, "40000");
+        }
+        drop(answers);
+        for (ids, session) in ids.iter_mut().zip([&mut a, &mut b]) {
+            let rest = session.generate(&greedy(40 - ids.len())).unwrap();
+            ids.extend(rest.flat_map(|piece| piece.unwrap().ids));
+        }
+        ids
+    };
+    let right = run(false);
+    assert_eq!(right.each_ref().map(Vec::len), [40, 40]);
+    assert_eq!(run(true), right);
+}
+
 /// Never more tokens per second than asked for; the same tokens; what was done is told.
 fn speed_limit() {
     let model = file(MODEL);
@@ -325,6 +394,10 @@ fn main() {
         gpu_trial(
             "a_limit_is_held_and_speed_recovers",
             a_limit_is_held_and_speed_recovers,
+        ),
+        gpu_trial(
+            "a_sensor_that_goes_away_costs_no_token",
+            a_sensor_that_goes_away_costs_no_token,
         ),
         gpu_trial("speed_limit", speed_limit),
         trial("limits_without_sensors", limits_without_sensors),

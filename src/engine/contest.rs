@@ -96,7 +96,6 @@ pub(super) fn run(
 ) -> Result<Found> {
     let programs: Vec<Program> = cuts.iter().map(|c| build(*c)).collect();
     let contest = |which: &[usize]| Contest::new(&programs, cuts, which, shape, effort, change);
-    let mut tried: Vec<Tried> = Vec::new();
     let why = |p: &Program| {
         products(p, shape)
             .concat()
@@ -129,42 +128,27 @@ pub(super) fn run(
             }
         }
     }
-    let Some((g, c)) = loaded else {
-        let mut outcome = |i| refused.remove(&i).expect("refused");
-        let both = |(i, cut): (usize, &Cut)| Tried {
-            cut: *cut,
-            outcome: outcome(i),
-        };
-        return Ok(Found {
-            tried: cuts.iter().enumerate().map(both).collect(),
-            chosen: None,
-            bytes: 0,
-        });
+    let (mut outcomes, mut chosen, mut bytes) = (refused, None, 0);
+    if let Some((g, c)) = loaded {
+        let wrong = c.check(&g)?;
+        let right: Vec<usize> = (0..entered.len()).filter(|n| wrong[*n].is_none()).collect();
+        let times = c.time(&g, &right, effort)?;
+        let failed = wrong.into_iter().zip(&entered);
+        outcomes.extend(failed.filter_map(|(why, i)| Some((*i, Outcome::Failed(why?)))));
+        let timed = right.iter().zip(&times);
+        outcomes.extend(timed.map(|(n, times)| (entered[*n], Outcome::Timed(shortest(times)))));
+        let usual = right.first() == Some(&0) && entered.first() == Some(&0);
+        chosen = best(&times, usual).map(|best| entered[right[best]]);
+        bytes = c.bytes;
+    }
+    let tried = |(i, cut): (usize, &Cut)| Tried {
+        cut: *cut,
+        outcome: outcomes.remove(&i).expect("each has one"),
     };
-    let wrong = c.check(&g)?;
-    let right: Vec<usize> = (0..entered.len()).filter(|n| wrong[*n].is_none()).collect();
-    let times = c.time(&g, &right, effort)?;
-    let mut chosen = None;
-    for (i, cut) in cuts.iter().enumerate() {
-        let outcome = match entered.iter().position(|e| *e == i) {
-            None => refused.remove(&i).expect("entered or refused"),
-            Some(n) => match (&wrong[n], right.iter().position(|r| *r == n)) {
-                (Some(why), _) => Outcome::Failed(why.clone()),
-                (None, place) => Outcome::Timed(shortest(&times[place.expect("right")])),
-            },
-        };
-        tried.push(Tried { cut: *cut, outcome });
-    }
-    if let Some(best) = best(
-        &times,
-        right.first() == Some(&0) && entered.first() == Some(&0),
-    ) {
-        chosen = Some(entered[right[best]]);
-    }
     Ok(Found {
-        tried,
+        tried: cuts.iter().enumerate().map(tried).collect(),
         chosen,
-        bytes: c.bytes,
+        bytes,
     })
 }
 

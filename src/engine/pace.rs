@@ -119,8 +119,11 @@ impl Pace {
     }
 
     /// Idles what sensors ask for before the next submit: what went by since the last one ended counts.
+    ///
+    /// # Errors
+    /// [`Error::NoSensor`] when the one that a limit needs is gone, as often as it is asked for.
     pub fn rest(&mut self) -> Result<()> {
-        let Some((ended, busy)) = self.last_work.take() else {
+        let Some((ended, busy)) = self.last_work else {
             return Ok(());
         };
         self.sense()?;
@@ -131,19 +134,21 @@ impl Pace {
             }
             self.sense()?;
         }
+        self.last_work = None;
         Ok(())
     }
 
     /// Takes note of work that took this long: decode steps and the tokens they gave, or a piece of a
     /// prompt, which has neither. Where there is a limit of speed, returns when the tokens are due.
-    pub fn worked(&mut self, busy: Duration, steps: u32, tokens: u32) -> Result<()> {
+    pub fn worked(&mut self, busy: Duration, steps: u32, tokens: u32) {
         let busy = busy.as_secs_f64();
         self.report.busy_s += busy;
         if steps > 0 {
             self.step = busy / f64::from(steps);
         }
         self.last_work = Some((Instant::now(), busy));
-        self.sense()?;
+        // The work is done and its tokens are good: a sensor that is gone is told before the next.
+        let _ = self.sense();
         let before = self.last_out;
         let since = |now: Instant| before.map_or(f64::INFINITY, |b| (now - b).as_secs_f64());
         while self.nap(
@@ -151,7 +156,6 @@ impl Pace {
             Why::MaxTps,
         ) {}
         self.last_out = Some(Instant::now());
-        Ok(())
     }
 
     /// Sleeps for a moment, if there is any time left and nobody is in a hurry.
@@ -178,7 +182,10 @@ impl Pace {
         if self.options.temp_limit.is_some() {
             // A limit that nothing watches any more is no limit.
             let t = self.sensors.temperature();
-            let t = t.ok_or_else(|| no_temperature(&self.sensors))?;
+            let Some(t) = t else {
+                self.last_read = None;
+                return Err(no_temperature(&self.sensors));
+            };
             celsius = Some(t.value);
             if self
                 .report

@@ -43,8 +43,6 @@ pub struct Scheduler {
     slots: Vec<Slot>,
     /// Idles between submits, where there is a limit to hold.
     pub(super) pace: Option<Pace>,
-    /// What the pace said after a submit whose tokens had to be handed out first.
-    late: Option<Error>,
     /// Tokens of each slot that nobody has asked for yet.
     kept: Vec<Vec<u32>>,
     /// How often all that sequences had in the cache was given up, as after a loss.
@@ -72,7 +70,6 @@ impl Scheduler {
             slots: vec![Slot::default(); sizes.slots as usize],
             sizes,
             pace: None,
-            late: None,
             kept: vec![Vec::new(); sizes.slots as usize],
             epoch: 0,
         })
@@ -316,9 +313,6 @@ impl Scheduler {
             (1..=RING_LEN).contains(&steps),
             "the ring holds {RING_LEN} tokens"
         );
-        if let Some(late) = self.late.take() {
-            return Err(late);
-        }
         if let Some(pace) = &mut self.pace {
             pace.rest()?;
         }
@@ -350,8 +344,7 @@ impl Scheduler {
         }
         if let Some(pace) = &mut self.pace {
             let tokens = out.iter().map(Vec::len).sum::<usize>();
-            let worked = pace.worked(began.elapsed(), steps, tokens as u32);
-            self.late = worked.err();
+            pace.worked(began.elapsed(), steps, tokens as u32);
         }
         Ok(out)
     }
@@ -469,9 +462,9 @@ impl Scheduler {
             kv_len: start + n,
         };
         self.seat()?.run(which, batch)?;
-        match &mut self.pace {
-            Some(pace) => pace.worked(began.elapsed(), 0, 0),
-            None => Ok(()),
+        if let Some(pace) = &mut self.pace {
+            pace.worked(began.elapsed(), 0, 0);
         }
+        Ok(())
     }
 }

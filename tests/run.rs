@@ -43,8 +43,9 @@ fn gguf_cases() {
         let start = Instant::now();
         let o = tokstep(&args, b"");
         let (code, err) = (o.status.code(), stderr(&o));
+        // A hang, that is; a machine that has other work may take its time.
         assert!(
-            start.elapsed() < Duration::from_secs(5),
+            start.elapsed() < Duration::from_secs(60),
             "{name}: {:?}",
             start.elapsed()
         );
@@ -435,7 +436,7 @@ fn memory_is_told() {
         assert!(line[2] == line[3] && line[2] != "0", "{line:?}");
     }
     // A binding has no room for the keys of so many positions.
-    let o = tokstep(&[&args[..], &["16000000"]].concat(), b"");
+    let o = tokstep(&[&args[..], &["2000000000"]].concat(), b"");
     let err = stderr(&o);
     assert_eq!(o.status.code(), Some(1), "{err}");
     assert!(err.contains("max_storage_buffer_binding_size"), "{err}");

@@ -322,8 +322,9 @@ fn info_with_little_memory() {
             let vocabulary = name == "tok_more_tokens_than_rows";
             assert!(refused || vocabulary, "{name}: {out}");
         }
+        // A hang, that is.
         assert!(
-            start.elapsed() < Duration::from_secs(5),
+            start.elapsed() < Duration::from_secs(60),
             "{name}: {:?}",
             start.elapsed()
         );

@@ -29,7 +29,7 @@ NARROW = --test kernels --test models --test decode_loop --test shards --test sa
 # Everything with all limits, and what needs a device with small ones as well and on SwiftShader, whose
 # loader file SWIFTSHADER_ICD names.
 GPU_TESTS = $(NARROW) --test verify --test sessions --test load --test tune --test synth --test soak \
-	--test golden --test run --test bench
+	--test golden --test run --test bench --test lost --test proofs
 SWIFTSHADER_ICD ?= $(firstword $(wildcard /usr/lib/chromium/vk_swiftshader_icd.json \
 	/usr/share/vulkan/icd.d/vk_swiftshader_icd.json))
 test-all:

@@ -72,6 +72,14 @@ fn like_python() {
         ),
         ("{{ {1: 2, none: 3} | tojson }}", "{\"1\": 2, \"null\": 3}"),
         ("{{ '%s has %d (%.2f)' % ('a', 5, 1.5) }}", "a has 5 (1.50)"),
+        (
+            "{{ 2 * 3 - 2 ** 3 * -1 }} {{ 1.5 * 2 }} {{ 'ab' * 2 }} {{ 3 * [1] * 2 }} {{ 2 * (1 + 1)*3 }}",
+            "14 3.0 abab [1, 1, 1, 1, 1, 1] 12",
+        ),
+        (
+            "{% macro f(a, b) %}{{ a * b }}{% endmacro %}{{ f(*[2, 3]) }}",
+            "6",
+        ),
         ("{{ 'é%sü%dß%%' % ('a', 5) }}", "éaü5ß%"),
         (
             "{{ 'é{}ü{0}'.replace('{0}', '{}').format('a', 'b') }}",
@@ -179,6 +187,8 @@ fn a_hostile_template_is_stopped() {
         "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns | tojson }}",
         "{% set ns = namespace() %}{% set ms = namespace() %}{% set ns.x = ns %}{% set ms.x = ms %}{{ ns == ms }}{{ ns is eq(ms) }}",
         "{{ [1] * 100000000 ~ [1] * 100000000 }}",
+        "{% if [1] * 999999999 == [1] * 999999999 %}{{ raise_exception('end') }}{% endif %}",
+        "{{ 2 in [1] * 999999999 }}",
         "{{ '%(é' | format('a') }}",
         "{{ '%-é' | format('a') }}",
         "{{ '{é' .format('a') }}",

@@ -4,6 +4,8 @@
 //! * `{% generation %}` (marks what the assistant wrote, for training) becomes `{% with %}`, a block
 //!   with a scope of its own that only prints what is in it.
 //! * `'...' % x` becomes `'...' | format(x)`.
+//! * `a * b` becomes `a * (1|abs) * b`: what is made of constants is made by the compiler, where nothing counts
+//!   it, unless a filter is among them.
 
 /// The template for minijinja.
 pub(super) fn for_minijinja(source: &str) -> String {
@@ -28,7 +30,9 @@ pub(super) fn for_minijinja(source: &str) -> String {
                 out.push_str(&rest[..end]);
                 rest = &rest[end..];
             }
-            _ if tag.starts_with("{%") || tag.starts_with("{{") => out.push_str(&percent(tag)),
+            _ if tag.starts_with("{%") || tag.starts_with("{{") => {
+                out.push_str(&times(&percent(tag)))
+            }
             _ => out.push_str(tag),
         }
     }
@@ -100,6 +104,24 @@ fn percent(tag: &str) -> String {
         out.push_str(&percent(value));
         out.push(')');
         rest = after;
+    }
+    out
+}
+
+/// Puts a factor that is no constant into every product of a tag.
+fn times(tag: &str) -> String {
+    let mut out = String::with_capacity(tag.len());
+    let mut at = 0;
+    while let Some(c) = tag[at..].chars().next() {
+        let len = literal(&tag[at..]).max(c.len_utf8());
+        let product = c == '*' && !tag[..at].ends_with('*') && !tag[at + 1..].starts_with('*');
+        let operand =
+            |c: char| c.is_alphanumeric() || matches!(c, '_' | '\'' | '"' | ')' | ']' | '}');
+        if product && tag[..at].trim_end().ends_with(operand) {
+            out.push_str("* (1|abs) ");
+        }
+        out.push_str(&tag[at..at + len]);
+        at += len;
     }
     out
 }
@@ -184,6 +206,10 @@ mod tests {
             (
                 "{{ '%} % x' }}{%- generation -%}g{% endgeneration %}",
                 "{{ '%} % x' }}{%- with -%}g{% endwith %}",
+            ),
+            (
+                "{{ [1] * 9 }}{{ f(*a, 2 ** 3) * 'b*c' }}{# 2 * 3 #}*",
+                "{{ [1] * (1|abs) * 9 }}{{ f(*a, 2 ** 3) * (1|abs) * 'b*c' }}{# 2 * 3 #}*",
             ),
             ("{{ 'open", "{{ 'open"),
             ("{{ '%s' % ", "{{ '%s' | format()"),

@@ -3,6 +3,8 @@
 //!
 //! After a wanted change: `UPDATE_EXPECT=1 cargo test --test plan`, and read the difference.
 
+#[path = "plan/levers.rs"]
+mod levers;
 #[path = "plan/profiles.rs"]
 mod profiles;
 

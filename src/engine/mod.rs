@@ -26,7 +26,7 @@ mod verdicts;
 mod verify;
 
 pub use contest::{Outcome, Tried};
-pub use fitting::{Fit, KV_TYPES, Memory, fits, largest, weights_by_type};
+pub use fitting::{Fit, KV_TYPES, Memory, fit, fits, largest, weights_by_type};
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
 pub use governor::{Governor, PaceOptions, Rest, Why};
 pub use info::{EngineInfo, Load};

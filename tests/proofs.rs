@@ -144,7 +144,10 @@ fn what_a_device_refuses_is_blamed_alone_and_replaced() {
         "logits_part[",
         "sample[",
     ] {
-        let variant = variants.iter().find(|v| v.contains(pattern)).unwrap();
+        let Some(variant) = variants.iter().find(|v| v.contains(pattern)) else {
+            assert_eq!(pattern, "scale_norm", "it needs subgroups");
+            continue;
+        };
         for how in ["refused", "rejected"] {
             let dir = tempfile::tempdir().unwrap();
             let o = options(dir.path(), Some(format!("{variant}/{how}")));

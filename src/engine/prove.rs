@@ -157,7 +157,8 @@ fn test(
         if quarantine.caught(shader).is_some() {
             continue;
         }
-        let cases = selftest::for_shader(&gpu.caps, shader);
+        let bad = |s: &Shader| quarantine.caught(s).is_some();
+        let cases = selftest::for_shader(&gpu.caps, shader, &bad);
         assert!(!cases.is_empty(), "no case for {shader}");
         let ran = blame::run(gpu, cases, Some(shader), repeat, &mut || true)?;
         if ran.right.contains(shader) {

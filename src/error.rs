@@ -543,6 +543,8 @@ pub enum Error {
          used there (tell the driver's makers)"
     )]
     WrongVariants { variants: usize, device: String },
+    #[error("interrupted: {what}")]
+    Interrupted { what: &'static str },
     #[error("the fault to plant, {text:?}: {reason}")]
     Fault { text: String, reason: String },
     #[error(

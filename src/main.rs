@@ -3,7 +3,7 @@
 mod cli;
 
 use clap::Parser;
-use cli::{Cli, out};
+use cli::{Cli, interrupt, out};
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use tokstep::Error;
@@ -18,7 +18,10 @@ fn main() -> ExitCode {
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
             out::say(format_args!("error: {e}"));
-            ExitCode::FAILURE
+            match e {
+                Error::Interrupted { .. } => ExitCode::from(interrupt::INTERRUPTED),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -9,6 +9,8 @@ use cli::{command, stderr};
 use common::{case, gpu_trial, trial};
 use serde_json::Value;
 use std::path::Path;
+use tokstep::gpu::Limits;
+use tokstep::{Engine, EngineOptions};
 
 const CHATML: &str = "cases/scripted/scripted_chatml.gguf";
 const STAGES: [&str; 11] = [
@@ -82,6 +84,39 @@ fn a_model_that_is_well() {
     says(&r, "kernels", &["plan steps of this model", "agree"]);
     says(&r, "format", &["GGUF version 3", "llama"]);
     assert!(!r["device"]["driver"].as_str().unwrap().is_empty());
+}
+
+/// A device opened with small limits is looked at as a load opens it.
+fn a_device_with_small_limits() {
+    let model = case(CHATML);
+    for (profile, limits, bindings) in [
+        ("browser", Limits::Browser, "128 MiB"),
+        ("low", Limits::Low, "1 MiB"),
+    ] {
+        let (r, code, _) = report(&["-m", model.to_str().unwrap(), "--limits", profile], &[]);
+        assert_eq!(code, 0, "{r:#}");
+        assert_eq!(r["limits"], profile);
+        for name in STAGES {
+            assert!(matches!(status(&r, name), "fine" | "note"), "{r:#}");
+        }
+        let o = EngineOptions {
+            device: common::device(),
+            limits,
+            context: Some(128),
+            ..EngineOptions::default()
+        };
+        let engine = Engine::load(&model, &o, &mut |_| ()).unwrap();
+        let takes = engine.info().memory.total() as f64 / f64::from(1 << 20);
+        says(
+            &r,
+            "limits",
+            &[
+                &format!("limits {profile}: bindings of {bindings}"),
+                "subgroups none",
+                &format!("the model takes {takes:.0} MiB"),
+            ],
+        );
+    }
 }
 
 /// Without a model: the machine, with made-up weights, as text for people.
@@ -202,6 +237,7 @@ fn main() {
     let linux = cfg!(target_os = "linux");
     let mut trials = vec![
         gpu_trial("a_model_that_is_well", a_model_that_is_well),
+        gpu_trial("a_device_with_small_limits", a_device_with_small_limits),
         gpu_trial("the_machine_alone", the_machine_alone),
         gpu_trial("broken_files", broken_files),
         gpu_trial("reports_tell_no_names", reports_tell_no_names),

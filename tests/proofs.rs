@@ -1,4 +1,4 @@
-//! Planted faults: each kernel family, always wrong and wrong in one of twenty dispatches. They must be found,
+//! Planted faults: each kernel family, always wrong, wrong in one of twenty dispatches, or refused. They must be found,
 //! kept out of use, and the answer must be what it is without them; where nothing is left, the load must say so.
 
 mod common;
@@ -64,7 +64,11 @@ fn answer(e: &Engine) -> Vec<u32> {
 /// A model without faults: its answer and its variants in the order of its steps.
 fn right(model: &str) -> (Vec<u32>, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
-    let e = load(model, &options(dir.path(), None)).unwrap();
+    right_with(model, &options(dir.path(), None))
+}
+
+fn right_with(model: &str, o: &EngineOptions) -> (Vec<u32>, Vec<String>) {
+    let e = load(model, o).unwrap();
     assert!(e.info().quarantined.is_empty() && e.info().without.is_empty());
     let names = {
         let scheduler = e.scheduler();
@@ -102,6 +106,126 @@ fn always_wrong_is_found_at_load_and_replaced() {
             });
             assert_eq!(answer(&e.unwrap()), right, "{variant}");
             assert_eq!(tested, 0, "{variant}");
+        }
+    }
+}
+
+/// A GPU without subgroups has `matvec` with teams that are workgroups, and that one, too, has another beside it.
+fn without_subgroups_matvec_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = |dir: &Path, fault| EngineOptions {
+        adjust: Some(|caps| {
+            (caps.software, caps.subgroups) = (false, false);
+            (caps.subgroup_min, caps.subgroup_max) = (1, 1);
+        }),
+        ..options(dir, fault)
+    };
+    let (right, variants) = right_with("llama_q4_k", &plain(dir.path(), None));
+    // The plainest one: norms, columns and pairs are not what leads around it.
+    let plainest = "columns_1, team_shared, scale_one, sink_plain";
+    let is = |v: &&String| v.starts_with("matvec[") && v.contains(plainest);
+    let variant = variants.iter().find(is).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let e = load("llama_q4_k", &plain(dir.path(), Some(variant.clone()))).unwrap();
+    let caught: Vec<&str> = e.info().quarantined.iter().map(|c| &*c.variant).collect();
+    assert_eq!(caught, [variant]);
+    assert!(!e.info().without.is_empty());
+    assert_eq!(answer(&e), right);
+}
+
+/// Kernels whose cases have others as well: the device refuses to make one or to run it, and that one is blamed, not those
+/// beside it.
+fn what_a_device_refuses_is_blamed_alone_and_replaced() {
+    let (right, variants) = right("llama_q4_k");
+    for pattern in [
+        "scale_norm",
+        "attn_combine[",
+        "penalize[",
+        "logits_part[",
+        "sample[",
+    ] {
+        let Some(variant) = variants.iter().find(|v| v.contains(pattern)) else {
+            assert_eq!(pattern, "scale_norm", "it needs subgroups");
+            continue;
+        };
+        for how in ["refused", "rejected"] {
+            let dir = tempfile::tempdir().unwrap();
+            let o = options(dir.path(), Some(format!("{variant}/{how}")));
+            let e = load("llama_q4_k", &o).unwrap_or_else(|e| panic!("{variant} {how}: {e}"));
+            let info = e.info();
+            let caught: Vec<&str> = info.quarantined.iter().map(|c| &*c.variant).collect();
+            assert_eq!(caught, [variant], "{how}: {:?}", info.quarantined);
+            assert!(!info.without.is_empty(), "{variant} {how}");
+            assert_eq!(answer(&e), right, "{variant} {how}");
+        }
+    }
+    // With none left it is the one that is refused that is named.
+    let dir = tempfile::tempdir().unwrap();
+    match load(
+        "llama_q4_k",
+        &options(dir.path(), Some("penalize[/refused".into())),
+    ) {
+        Err(Error::NoVariant { kernel, .. }) => assert_eq!(kernel, "penalize"),
+        Err(e) => panic!("{e}"),
+        Ok(_) => panic!("loaded"),
+    }
+}
+
+/// The whole table: what stands before a refused step of a case is tested all the same, what stands behind it is
+/// neither right nor wrong.
+fn what_is_beside_a_refused_variant_is_tested_as_far_as_it_can_be() {
+    let gpu = Gpu::open_limited(common::device().as_deref(), None, common::limits()).unwrap();
+    for (part, refused, before) in [
+        (
+            "attention",
+            "attn_combine",
+            &["attention", "attention_rows"][..],
+        ),
+        ("sampling", "sample", &["penalize", "logits_part"]),
+        ("sampling", "penalize", &[]),
+    ] {
+        let mut cases = selftest::cases_of(part, &gpu.caps);
+        cases.retain(|c| c.fits(&gpu.caps));
+        for how in ["refused", "rejected"] {
+            let dir = tempfile::tempdir().unwrap();
+            let v = verify(
+                &options(dir.path(), Some(format!("{refused}[/{how}"))),
+                &[part],
+                1,
+            );
+            let kept = Quarantine::of(Some(dir.path()), &v.device, &v.driver, &v.backend);
+            for s in cases.iter().flat_map(|c| &c.steps).map(|s| &s.shader) {
+                let (good, bad) = (kept.is_good(s), kept.caught(s));
+                assert_eq!(good, before.contains(&s.kernel), "{refused} {how}: {s}");
+                assert_eq!(bad.is_some(), s.kernel == refused, "{refused} {how}: {s}");
+            }
+        }
+    }
+}
+
+/// Ctrl-C comes amid repetitions.
+fn what_was_interrupted_does_not_count_as_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut left = 100;
+    let mut go_on = |part: &str, _, _| {
+        left -= i32::from(part == "take_row");
+        left > 0
+    };
+    let o = options(dir.path(), None);
+    let parts = ["glu", "take_row", "norms"];
+    let v = Engine::verify_device_parts(&o, &parts, 50, &mut go_on).unwrap();
+    assert!(v.interrupted && left == 0, "it is asked once more at most");
+    let runs: Vec<_> = v.parts.iter().map(|p| (p.name, p.runs)).collect();
+    let [("glu", 50), ("take_row", n)] = runs[..] else {
+        panic!("{runs:?}");
+    };
+    assert!((1..50).contains(&n), "{n}");
+    let gpu = Gpu::open_limited(common::device().as_deref(), None, common::limits()).unwrap();
+    let kept = Quarantine::of(Some(dir.path()), &v.device, &v.driver, &v.backend);
+    for part in parts {
+        for case in selftest::cases_of(part, &gpu.caps) {
+            let good = kept.is_good(&case.steps[0].shader);
+            assert_eq!(good, part == "glu", "{}", case.label);
         }
     }
 }
@@ -197,6 +321,22 @@ fn main() {
         gpu_trial(
             "always_wrong_is_found_at_load_and_replaced",
             always_wrong_is_found_at_load_and_replaced,
+        ),
+        gpu_trial(
+            "without_subgroups_matvec_is_replaced",
+            without_subgroups_matvec_is_replaced,
+        ),
+        gpu_trial(
+            "what_a_device_refuses_is_blamed_alone_and_replaced",
+            what_a_device_refuses_is_blamed_alone_and_replaced,
+        ),
+        gpu_trial(
+            "what_is_beside_a_refused_variant_is_tested_as_far_as_it_can_be",
+            what_is_beside_a_refused_variant_is_tested_as_far_as_it_can_be,
+        ),
+        gpu_trial(
+            "what_was_interrupted_does_not_count_as_right",
+            what_was_interrupted_does_not_count_as_right,
         ),
         gpu_trial(
             "with_no_variant_left_the_load_fails_and_names_the_kernel",

@@ -1,8 +1,16 @@
-//! `verify` passes where the device is right, and names the step where it is not.
+//! `verify` passes where the device is right, and names the step where it is not; the command tells what it found
+//! whatever ends it.
 
+#[path = "common/cli.rs"]
+mod cli;
 mod common;
 
 use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cli::{command, stderr};
+use serde_json::Value;
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions};
 
 fn whole_answers_agree_step_by_step() {
@@ -35,9 +43,74 @@ fn whole_answers_agree_step_by_step() {
     }
 }
 
+/// The report of a run that ended with this code, and what it said.
+fn report(o: &std::process::Output, code: i32) -> (Value, String) {
+    let err = stderr(o);
+    assert_eq!(o.status.code(), Some(code), "{err}");
+    assert_eq!(err.matches("error: ").count(), 1, "{err}");
+    (serde_json::from_slice(&o.stdout).unwrap(), err)
+}
+
+/// A run that would take hours ends within seconds, and says how far it came.
+fn ctrl_c_ends_it_with_a_report() {
+    let cache = tempfile::tempdir().unwrap();
+    let child = command(&["verify", "--repeat", "1000000", "--json"])
+        .env("TOKSTEP_CACHE", cache.path())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    let pressed = Instant::now();
+    let signal = ["-INT", &child.id().to_string()];
+    let killed = Command::new("kill").args(signal).status();
+    assert!(killed.unwrap().success());
+    let o = child.wait_with_output().unwrap();
+    let waited = pressed.elapsed().as_secs_f64();
+    assert!(waited < 5.0, "{waited} s");
+    let (r, err) = report(&o, 130);
+    assert!(err.contains("interrupted"), "{err}");
+    assert_eq!(r["interrupted"], true);
+    let part = &r["parts"][0];
+    assert_eq!(part["part"], "get_rows");
+    assert!(part["runs"].as_u64().unwrap() < 1_000_000, "{part}");
+    assert_eq!(r["model_steps"], Value::Null);
+}
+
+/// What is told of kernels does not depend on the model.
+fn a_broken_model_costs_no_report() {
+    let cache = tempfile::tempdir().unwrap();
+    let broken = cache.path().join("broken.gguf");
+    std::fs::write(&broken, b"GGUF, but not for long").unwrap();
+    let run = |model: &str| {
+        let mut c = command(&["verify", "--repeat", "1", "--json", "-m", model]);
+        c.env("TOKSTEP_CACHE", cache.path()).output().unwrap()
+    };
+    let (r, err) = report(&run(broken.to_str().unwrap()), 1);
+    assert!(err.contains("broken.gguf"), "{err}");
+    assert_eq!(r["parts"].as_array().unwrap().len(), 12);
+    assert_eq!(r["interrupted"], false);
+    assert!(r["model_error"].as_str().unwrap().contains("broken.gguf"));
+    // A path that leads nowhere is told before anything is run.
+    let o = run("no/such/model.gguf");
+    assert_eq!(o.status.code(), Some(1));
+    assert!(o.stdout.is_empty() && stderr(&o).contains("no/such/model.gguf"));
+}
+
 fn main() {
-    common::run(vec![common::gpu_trial(
-        "whole_answers_agree_step_by_step",
-        whole_answers_agree_step_by_step,
-    )]);
+    let mut trials = vec![
+        common::gpu_trial(
+            "whole_answers_agree_step_by_step",
+            whole_answers_agree_step_by_step,
+        ),
+        common::gpu_trial(
+            "a_broken_model_costs_no_report",
+            a_broken_model_costs_no_report,
+        ),
+    ];
+    if cfg!(unix) {
+        trials.push(common::gpu_trial(
+            "ctrl_c_ends_it_with_a_report",
+            ctrl_c_ends_it_with_a_report,
+        ));
+    }
+    common::run(trials);
 }

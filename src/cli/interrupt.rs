@@ -1,7 +1,10 @@
-//! Ctrl-C: the first one ends the answer, a second one ends the program.
+//! Ctrl-C: the first one ends the answer (or the test that runs), a second one ends the program.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Exit code of what was interrupted: 128 + SIGINT, as shells have it.
+pub const INTERRUPTED: u8 = 130;
 
 static PRESSED: AtomicU32 = AtomicU32::new(0);
 
@@ -13,7 +16,7 @@ pub fn arm() {
     INSTALL.call_once(|| {
         let handler = || {
             if PRESSED.fetch_add(1, Ordering::SeqCst) > 0 {
-                std::process::exit(130); // 128 + SIGINT, as shells have it
+                std::process::exit(INTERRUPTED.into());
             }
         };
         if let Err(e) = ctrlc::set_handler(handler) {

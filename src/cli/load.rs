@@ -87,7 +87,8 @@ pub struct KernelArgs {
 /// To test the tests.
 #[derive(Args, Clone)]
 pub struct FaultArg {
-    /// Let kernel variants whose names have this in them compute wrong numbers (/K: in one of K dispatches)
+    /// Let kernel variants whose names have this in them compute wrong numbers (/K: in one of K dispatches), or be
+    /// refused by the device (/refused: to make them, /rejected: to run them)
     #[arg(long, value_name = "PATTERN[/K]", hide = true, value_parser = fault)]
     pub fault: Option<String>,
 }

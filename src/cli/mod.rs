@@ -7,7 +7,7 @@ mod devices;
 mod doctor;
 mod fit;
 mod info;
-mod interrupt;
+pub mod interrupt;
 mod json;
 mod load;
 pub mod out;

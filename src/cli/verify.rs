@@ -1,19 +1,21 @@
 //! `tokstep verify`: does this device compute what it should? What does not goes into quarantine.
 
+use std::path::Path;
 use std::time::Instant;
 
 use super::{interrupt, load, out, progress};
 use clap::Args;
 use serde_json::json;
-use tokstep::engine::{Caught, Engine, EngineOptions, GenerateOptions, Quarantine, Verified};
-use tokstep::{Error, Result, models};
+use tokstep::engine::{Caught, Engine, EngineOptions, GenerateOptions, Quarantine, Stop, Verified};
+use tokstep::{Error, Result, models, selftest};
 
 /// Test every kernel on a device against the CPU, and keep what is wrong out of use
 ///
 /// Every variant of every kernel that the device could use runs many cases of odd sizes, again and again, since
 /// some drivers err only now and then. A variant that gives a wrong number once is put into quarantine: it is
 /// not used on this device any more, until the driver or Tokstep changes, or --forget. With a model, each step of
-/// its plans is compared too, on its own weights.
+/// its plans is compared too, on its own weights. Ctrl-C ends it with a report of what was run so far and exit code 130;
+/// what was not run to the end does not count as right.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -53,6 +55,8 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         limits: args.limits.limits,
         ..EngineOptions::default()
     };
+    // A model that is not there is told before the long run.
+    let path = args.model.as_deref().map(load::path).transpose()?;
     if args.forget {
         quarantine(&options)?.forget();
     }
@@ -66,20 +70,22 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     });
     bar.finish_and_clear();
     let mut verified = verified?;
-    let mut steps = None;
-    if let (Some(model), false) = (&args.model, interrupt::pressed()) {
-        match model_steps(model, &options) {
-            Ok(n) => steps = Some(n),
-            Err(e @ Error::Verify { .. }) => {
-                verified.quarantined = quarantine(&options)?.all();
-                report(args, &verified, None, start)?;
-                return Err(e);
-            }
-            Err(e) => return Err(e),
-        }
+    let mut model = None;
+    verified.interrupted |= path.is_some() && interrupt::pressed();
+    if let (Some(path), Some(name), false) = (&path, &args.model, verified.interrupted) {
+        model = Some(steps_of(name, path, &options));
+        verified.interrupted = matches!(model, Some(Ok(Steps { whole: false, .. })));
+        verified.quarantined = quarantine(&options)?.all();
     }
-    report(args, &verified, steps, start)?;
+    // What was found on kernels is told whatever became of the model.
+    report(args, &verified, model.as_ref(), start)?;
+    if let Some(Err(e)) = model {
+        return Err(e);
+    }
     match wrong(&verified) {
+        0 if verified.interrupted => Err(Error::Interrupted {
+            what: "not all was tested, and what was not does not count as right",
+        }),
         0 => Ok(()),
         variants => Err(Error::WrongVariants {
             variants,
@@ -96,32 +102,22 @@ fn quarantine(o: &EngineOptions) -> Result<Quarantine> {
     Ok(Quarantine::of(dir, &a.name, &a.driver, &a.backend))
 }
 
-/// Runs a prompt and a few tokens, step by step on both sides; how many steps were compared.
-fn model_steps(model: &str, options: &EngineOptions) -> Result<u64> {
-    let path = load::path(model)?;
+/// Steps of a model that were compared.
+struct Steps {
+    n: u64,
+    /// All that there were to be.
+    whole: bool,
+}
+
+/// Runs a prompt and a few tokens, step by step on both sides.
+fn steps_of(model: &str, path: &Path, options: &EngineOptions) -> Result<Steps> {
     let options = EngineOptions {
         verify: true,
         context: Some(512),
         ..options.clone()
     };
-    let run = |engine: &Engine| -> Result<u64> {
-        let mut session = engine.session()?;
-        let n = engine.tokenizer().n_vocab() as u32;
-        // A chunk of a few columns, then steps of one.
-        session.prefill(&[1 % n, 2 % n, 3 % n, 5 % n, 7 % n])?;
-        let eight = GenerateOptions {
-            max_tokens: Some(8),
-            ignore_eos: true,
-            ..Default::default()
-        };
-        for piece in session.generate(&eight)? {
-            piece?;
-        }
-        drop(session);
-        Ok(engine.verified().unwrap_or(0))
-    };
-    let engine = load::under_bars(|progress| Engine::load(&path, &options, progress))?;
-    let found = run(&engine);
+    let engine = load::under_bars(|progress| Engine::load(path, &options, progress))?;
+    let found = compared(&engine);
     if let Err(Error::Verify {
         shader,
         label,
@@ -136,6 +132,32 @@ fn model_steps(model: &str, options: &EngineOptions) -> Result<u64> {
     found
 }
 
+fn compared(engine: &Engine) -> Result<Steps> {
+    let mut session = engine.session()?;
+    let n = engine.tokenizer().n_vocab() as u32;
+    let eight = GenerateOptions {
+        max_tokens: Some(8),
+        ignore_eos: true,
+        ..Default::default()
+    };
+    // A chunk of a few columns, then steps of one.
+    let ids = [1 % n, 2 % n, 3 % n, 5 % n, 7 % n];
+    let mut whole = session.prefill_while(&ids, &|_| !interrupt::pressed())?;
+    if whole {
+        let mut answer = session.generate(&eight)?;
+        while let Some(piece) = answer.next() {
+            piece?;
+            if interrupt::pressed() {
+                answer.cancel();
+            }
+        }
+        whole = !matches!(answer.stop(), Some(Stop::Cancelled));
+    }
+    drop(session);
+    let n = engine.verified().unwrap_or(0);
+    Ok(Steps { n, whole })
+}
+
 /// Variants that failed in this run.
 fn wrong(v: &Verified) -> usize {
     let mut all: Vec<_> = v.failures.iter().map(|f| &f.shader).collect();
@@ -144,12 +166,18 @@ fn wrong(v: &Verified) -> usize {
     all.len()
 }
 
-fn report(args: &VerifyArgs, v: &Verified, steps: Option<u64>, start: Instant) -> Result<()> {
+fn report(
+    args: &VerifyArgs,
+    v: &Verified,
+    model: Option<&Result<Steps>>,
+    start: Instant,
+) -> Result<()> {
+    let steps = model.and_then(|m| m.as_ref().ok());
     let seconds = start.elapsed().as_secs_f64();
     let caught = |c: &Caught| json!({"variant": c.variant, "evidence": c.evidence});
     if args.json {
         let parts = v.parts.iter().map(
-            |(part, cases, variants)| json!({"part": part, "cases": cases, "variants": variants}),
+            |p| json!({"part": p.name, "cases": p.cases, "variants": p.variants, "runs": p.runs}),
         );
         let failures = v.failures.iter().map(|f| {
             json!({"variant": f.shader.to_string(), "case": f.case, "run": f.run, "detail": f.detail})
@@ -161,21 +189,28 @@ fn report(args: &VerifyArgs, v: &Verified, steps: Option<u64>, start: Instant) -
             "parts": parts.collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),
             "quarantined": v.quarantined.iter().map(caught).collect::<Vec<_>>(),
-            "model_steps": steps,
+            "model_steps": steps.map(|s| s.n),
+            "model_error": model.and_then(|m| m.as_ref().err()).map(Error::to_string),
+            "interrupted": v.interrupted,
             "seconds": seconds,
         }));
     }
     out::line(format_args!("{} ({})", v.device, v.driver))?;
-    for (part, cases, variants) in &v.parts {
-        let of = |f: &&tokstep::selftest::Failure| part_of(f.shader.kernel) == *part;
+    for p in &v.parts {
+        let of = |f: &&selftest::Failure| part_of(f.shader.kernel) == p.name;
         let failed = v.failures.iter().filter(of).count();
+        let runs = match p.runs == args.repeat {
+            true => format!("{} runs each", p.runs),
+            false => format!("{} of {} runs each, then interrupted", p.runs, args.repeat),
+        };
         let verdict = match failed {
+            0 if p.runs < args.repeat => "nothing wrong so far".to_string(),
             0 => "right".to_string(),
             n => format!("WRONG {n} times"),
         };
         out::line(format_args!(
-            "  {part:12} {cases:5} cases, {variants:4} variants, {} runs each: {verdict}",
-            args.repeat
+            "  {:12} {:5} cases, {:4} variants, {runs}: {verdict}",
+            p.name, p.cases, p.variants
         ))?;
     }
     for f in v.failures.iter().take(10) {
@@ -187,8 +222,15 @@ fn report(args: &VerifyArgs, v: &Verified, steps: Option<u64>, start: Instant) -
             v.failures.len() - 10
         ))?;
     }
-    if let Some(n) = steps {
+    if let Some(Steps { n, .. }) = steps {
         out::line(format_args!("  the model: {n} steps compared, all right"))?;
+    }
+    if v.interrupted {
+        let parts = selftest::PARTS.len();
+        let done = v.parts.iter().filter(|p| p.runs == args.repeat).count();
+        out::line(format_args!(
+            "  interrupted: {done} of {parts} parts were run to the end"
+        ))?;
     }
     for c in &v.quarantined {
         out::line(format_args!("  in quarantine: {c}"))?;

@@ -142,6 +142,13 @@ pub fn fits(model: &Model, gpu: &Gpu) -> Vec<Fit> {
     contexts.into_iter().map(one).collect()
 }
 
+/// What a load of one sequence with a context would take of a device, or the error that it would end with before
+/// it takes anything.
+pub fn fit(model: &Model, gpu: &Gpu, context: u32) -> Result<Memory> {
+    let program = fitting(model, &gpu.caps, gpu.memory, wish(context, 1), false);
+    program.map(|p| Memory::of(&p))
+}
+
 fn wish(context: u32, slots: u32) -> Wish {
     Wish {
         context: Some(context),

@@ -208,8 +208,9 @@ impl Engine {
     }
 
     /// Runs every kernel variant that the device of `o` could use against the CPU twins, over the whole case
-    /// table, `repeat` times; keeps what was found in `o.proofs`. `go_on(part, done, total)` is asked before
-    /// each part of the table.
+    /// table, `repeat` times; keeps what was found in `o.proofs`. `go_on(part, done, total)`, of parts of
+    /// the table, is asked before each case and each time it is run again: `false` ends it, and what did not run to the end is not
+    /// taken down as right.
     pub fn verify_device(
         o: &EngineOptions,
         repeat: u32,

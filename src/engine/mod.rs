@@ -1,6 +1,7 @@
 //! From a file to text: loads a model onto a device, keeps sequences in slots, and drives the step
 //! plans. It knows neither terminals nor HTTP.
 
+mod blame;
 mod contest;
 mod fitting;
 mod generate;
@@ -27,14 +28,14 @@ mod verdicts;
 mod verify;
 
 pub use contest::{Outcome, Tried};
-pub use fitting::{Fit, KV_TYPES, Memory, fits, largest, weights_by_type};
+pub use fitting::{Fit, KV_TYPES, Memory, fit, fits, largest, weights_by_type};
 pub use generate::{GenerateOptions, Generation, Piece, SampleOptions, Stats, Stop};
 pub use governor::{Governor, PaceOptions, Rest, Why};
 pub use info::{EngineInfo, Load};
 pub use kernels::{KernelBench, KernelTime};
 pub use load::{Engine, EngineOptions, LoadStage};
 pub use pace::{Pace, PaceReport};
-pub use prove::Verified;
+pub use prove::{Part, Verified};
 pub use quarantine::{Caught, Quarantine};
 pub use roofline::Work;
 pub use scheduler::{NOT_FINITE, Scheduler};

@@ -2,15 +2,16 @@
 //! run their cases against the CPU twins, what fails goes into quarantine, and a plan is made that does
 //! without it. `tokstep verify` runs the whole table, many times over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::blame;
 use super::quarantine::{Caught, Quarantine};
 use crate::gpu::Gpu;
 use crate::kernel::choose::LEVERS;
 use crate::kernel::{Caps, Shader};
 use crate::plan::{Plan, Program};
-use crate::selftest::{self, Case, Failure};
+use crate::selftest::{self, Failure};
 use crate::{Error, Result};
 
 /// Repetitions before the first use of a variant.
@@ -56,10 +57,16 @@ pub(super) fn prove(
 ) -> Result<Proven> {
     let all = gpu.caps.clone();
     let mut proven = Proven::without_proof(program);
+    // What cannot be tested is not used either, but nothing is held against it at the next load.
+    let mut untested = BTreeMap::new();
     loop {
         let used = variants(&proven.program);
-        if let Some(caught) = used.iter().find_map(|s| quarantine.caught(s)) {
-            let (program, caps, levers) = around(&all, build, quarantine, &caught, &gpu.name)?;
+        let caught = used.iter().find_map(|s| quarantine.caught(s));
+        // Who is at fault is named before who only suffers from it.
+        let caught = caught.or_else(|| used.iter().find_map(|s| untested.get(s).cloned()));
+        if let Some(caught) = caught {
+            let bad = |s: &Shader| quarantine.caught(s).is_some() || untested.contains_key(s);
+            let (program, caps, levers) = around(&all, build, &bad, &caught, &gpu.name)?;
             proven.program = program;
             proven.levers = levers;
             if let Some(gpu) = Arc::get_mut(gpu) {
@@ -82,16 +89,23 @@ pub(super) fn prove(
         })?;
         quarantine.save();
         for f in &failures {
-            tracing::warn!("wrong numbers on {}, not used from now on: {f}", gpu.name);
+            tracing::warn!("not used on {} from now on: {f}", gpu.name);
+        }
+        for shader in unknown {
+            if !quarantine.is_good(&shader) && quarantine.caught(&shader).is_none() {
+                let variant = shader.to_string();
+                let evidence = "its cases need a variant that the device refuses".into();
+                untested.insert(shader, Caught { variant, evidence });
+            }
         }
     }
 }
 
-/// The fewest and cheapest levers around everything in quarantine.
+/// The fewest and cheapest levers around everything that is `bad`.
 fn around(
     all: &Caps,
     build: &dyn Fn(&Caps) -> Result<Program>,
-    quarantine: &Quarantine,
+    bad: &dyn Fn(&Shader) -> bool,
     caught: &Caught,
     device: &str,
 ) -> Result<(Program, Caps, Vec<&'static str>)> {
@@ -102,10 +116,7 @@ fn around(
             set.iter().for_each(|i| LEVERS[*i].1(&mut caps));
             // A lever may lead to what the device has no room for.
             let Ok(program) = build(&caps) else { continue };
-            if variants(&program)
-                .iter()
-                .all(|s| quarantine.caught(s).is_none())
-            {
+            if !variants(&program).iter().any(bad) {
                 let levers = set.iter().map(|i| LEVERS[*i].0).collect();
                 return Ok((program, caps, levers));
             }
@@ -131,7 +142,7 @@ fn subsets(of: usize, n: usize) -> Vec<Vec<usize>> {
     subsets(of, n - 1).into_iter().flat_map(longer).collect()
 }
 
-/// Tests variants, and takes down what came of it.
+/// Tests variants, and takes down what came of it; of each that was caught, its first failure.
 fn test(
     gpu: &Arc<Gpu>,
     shaders: &[Shader],
@@ -142,39 +153,25 @@ fn test(
     let mut all = Vec::new();
     for (i, shader) in shaders.iter().enumerate() {
         progress(i as u32);
-        let cases = selftest::for_shader(&gpu.caps, shader);
+        // It may have been caught in a case of another one.
+        if quarantine.caught(shader).is_some() {
+            continue;
+        }
+        let bad = |s: &Shader| quarantine.caught(s).is_some();
+        let cases = selftest::for_shader(&gpu.caps, shader, &bad);
         assert!(!cases.is_empty(), "no case for {shader}");
-        let failures = run(gpu, &cases, shader, repeat)?;
-        if failures.iter().all(|f| f.shader != *shader) {
+        let ran = blame::run(gpu, cases, Some(shader), repeat, &mut || true)?;
+        if ran.right.contains(shader) {
             quarantine.pass(shader, repeat);
         }
-        failures.iter().for_each(|f| quarantine.catch(f));
-        all.extend(failures.into_iter().filter(|f| f.shader == *shader).take(1));
+        for f in ran.failures {
+            let known = quarantine.caught(&f.shader).is_some();
+            quarantine.catch(&f);
+            all.extend((!known).then_some(f));
+        }
     }
     progress(shaders.len() as u32);
     Ok(all)
-}
-
-/// Whether an error is the fault of a variant, and not of the device as a whole.
-fn of_variant(e: &Error) -> bool {
-    matches!(
-        e,
-        Error::Shader { .. } | Error::Bind { .. } | Error::DeviceRejects { .. }
-    )
-}
-
-/// Runs cases of one variant. A device that does not even take them fails them, too.
-fn run(gpu: &Arc<Gpu>, cases: &[Case], shader: &Shader, repeat: u32) -> Result<Vec<Failure>> {
-    match selftest::run(gpu, cases, cases, repeat) {
-        Ok(failures) => Ok(failures.concat()),
-        Err(e) if !of_variant(&e) => Err(e),
-        Err(e) => Ok(vec![Failure {
-            shader: shader.clone(),
-            case: "making its pipeline".into(),
-            run: 1,
-            detail: e.to_string(),
-        }]),
-    }
 }
 
 /// What a run of the whole table found.
@@ -185,12 +182,27 @@ pub struct Verified {
     pub driver: String,
     /// Backend: `vulkan`, `metal`, `dx12`.
     pub backend: String,
-    /// Part of the table, cases, variants.
-    pub parts: Vec<(&'static str, usize, usize)>,
+    /// What of the table was run.
+    pub parts: Vec<Part>,
+    /// It was not run to the end.
+    pub interrupted: bool,
     /// Everything that differed, by repetition.
     pub failures: Vec<Failure>,
     /// All in quarantine on this device now.
     pub quarantined: Vec<Caught>,
+}
+
+/// A part of the table.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Kernel or family of kernels.
+    pub name: &'static str,
+    /// Cases.
+    pub cases: usize,
+    /// Distinct variants in them.
+    pub variants: usize,
+    /// Whole repetitions that were run: all that were asked for, but for a part that was interrupted.
+    pub runs: u32,
 }
 
 /// Runs the whole table of cases on a device, `repeat` times, and takes down what is right and what is not.
@@ -201,43 +213,39 @@ pub(super) fn verify(
     quarantine: &mut Quarantine,
     go_on: &mut dyn FnMut(&'static str, usize, usize) -> bool,
 ) -> Result<Verified> {
-    let mut parts = Vec::new();
-    let mut all = Vec::new();
-    for (i, &part) in which.iter().enumerate() {
-        if !go_on(part, i, which.len()) {
+    let (mut parts, mut all) = (Vec::new(), Vec::new());
+    let mut interrupted = false;
+    for (i, &name) in which.iter().enumerate() {
+        let mut go_on = || go_on(name, i, which.len());
+        interrupted = !go_on();
+        if interrupted {
             break;
         }
-        let mut cases = selftest::cases_of(part, &gpu.caps);
+        let mut cases = selftest::cases_of(name, &gpu.caps);
         cases.retain(|c| c.fits(&gpu.caps));
-        let of = |c: &Case| c.steps.iter().map(|s| s.shader.clone()).collect::<Vec<_>>();
-        let variants: BTreeSet<Shader> = cases.iter().flat_map(of).collect();
-        parts.push((part, cases.len(), variants.len()));
-        let failures = match selftest::run(gpu, &cases, &cases, repeat) {
-            Ok(failures) => failures.concat(),
-            Err(e) if !of_variant(&e) => return Err(e),
-            // One variant is not taken by the device; which one, each shows alone.
-            Err(_) => {
-                let mut each = Vec::new();
-                for shader in &variants {
-                    let has = |c: &&Case| c.steps.iter().any(|s| s.shader == *shader);
-                    let own: Vec<Case> = cases.iter().filter(has).cloned().collect();
-                    each.extend(run(gpu, &own, shader, repeat)?);
-                }
-                each
-            }
-        };
-        let wrong: BTreeSet<&Shader> = failures.iter().map(|f| &f.shader).collect();
-        let right = variants.iter().filter(|s| !wrong.contains(s));
-        right.for_each(|s| quarantine.pass(s, repeat));
-        failures.iter().for_each(|f| quarantine.catch(f));
+        let (n, variants) = (cases.len(), blame::variants(&cases).len());
+        let ran = blame::run(gpu, cases, None, repeat, &mut go_on)?;
+        ran.right.iter().for_each(|s| quarantine.pass(s, repeat));
+        ran.failures.iter().for_each(|f| quarantine.catch(f));
         quarantine.save();
-        all.extend(failures);
+        all.extend(ran.failures);
+        parts.push(Part {
+            name,
+            cases: n,
+            variants,
+            runs: ran.runs,
+        });
+        interrupted = ran.runs < repeat;
+        if interrupted {
+            break;
+        }
     }
     Ok(Verified {
         device: gpu.name.clone(),
         driver: gpu.driver.clone(),
         backend: gpu.backend.clone(),
         parts,
+        interrupted,
         failures: all,
         quarantined: quarantine.all(),
     })

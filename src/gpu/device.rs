@@ -127,7 +127,7 @@ pub struct Gpu {
     pub pools: Pools,
     /// What the host spends on it.
     pub host: Arc<HostClock>,
-    /// A variant that is to give wrong numbers.
+    /// A variant that is to give wrong numbers, or to be refused.
     pub fault: Option<Fault>,
     /// What it told of itself.
     trouble: Trouble,

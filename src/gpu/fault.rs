@@ -1,5 +1,6 @@
-//! Faults on request: a chosen kernel variant gives wrong numbers, always or in one of K dispatches, so that
-//! tests can prove that they are found. What a driver gets wrong now and then looks just like it.
+//! Faults on request: a chosen kernel variant gives wrong numbers, always or in one of K dispatches, or the device
+//! refuses it, so that tests can prove that they are found. What a driver gets wrong now and then looks just
+//! like it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,34 +10,50 @@ use crate::Result;
 use crate::kernel::Shader;
 use crate::plan::Step;
 
-/// Which variant is wrong, and how often.
+/// Which variant is at fault, and how.
 #[derive(Debug)]
 pub struct Fault {
     /// A part of the variant's name (`matvec_rows`, `x_spread`, `sample[group_subgroup`).
     pattern: String,
-    /// It is wrong in one of so many dispatches.
-    every: u64,
+    how: How,
     calls: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// It is wrong in one of so many dispatches.
+    Wrong(u64),
+    /// Its pipeline is not made, as where a driver's compiler fails.
+    Refused,
+    /// A command is refused while it runs; the device says so later, and not of what.
+    Rejected,
 }
 
 impl std::str::FromStr for Fault {
     type Err = String;
 
-    /// `matvec_rows`: always wrong; `matvec_rows/20`: each twentieth time.
+    /// `matvec_rows`: always wrong; `matvec_rows/20`: each twentieth time; `matvec_rows/refused`: its pipeline
+    /// cannot be made; `matvec_rows/rejected`: the device refuses to run it.
     fn from_str(s: &str) -> Result<Fault, String> {
-        let (pattern, every) = match s.rsplit_once('/') {
+        let (pattern, how) = match s.rsplit_once('/') {
+            Some((pattern, "refused")) => (pattern, How::Refused),
+            Some((pattern, "rejected")) => (pattern, How::Rejected),
             Some((pattern, n)) => match n.parse() {
-                Ok(n) if n > 0 => (pattern, n),
-                _ => return Err(format!("{n} is no number of dispatches, 1 or more")),
+                Ok(n) if n > 0 => (pattern, How::Wrong(n)),
+                _ => {
+                    return Err(format!(
+                        "{n} is no number of dispatches, 1 or more, nor refused or rejected"
+                    ));
+                }
             },
-            None => (s, 1),
+            None => (s, How::Wrong(1)),
         };
         if pattern.is_empty() {
             return Err("name a part of a variant, such as matvec_rows or x_spread/20".into());
         }
         Ok(Fault {
             pattern: pattern.into(),
-            every,
+            how,
             calls: AtomicU64::new(0),
         })
     }
@@ -50,20 +67,47 @@ impl Fault {
 
     /// Whether the dispatch that is being recorded is to be wrong.
     pub fn strikes(&self) -> bool {
-        (self.calls.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(self.every)
+        let n = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        matches!(self.how, How::Wrong(every) if n.is_multiple_of(every))
+    }
+
+    /// The entry point that a variant's pipeline is made with: for one that is to be refused, none of its own.
+    pub(super) fn entry(&self, shader: &Shader) -> &'static str {
+        match self.how {
+            How::Refused if self.hits(shader) => "planted_refusal",
+            _ => "main",
+        }
     }
 }
 
-/// What is dispatched behind a step to spoil its result.
-pub struct Spoil {
-    pub pipeline: wgpu::ComputePipeline,
-    pub group: wgpu::BindGroup,
+/// What happens behind a step's dispatch to spoil it.
+pub enum Spoil {
+    /// Its result is written over.
+    Wrong {
+        pipeline: wgpu::ComputePipeline,
+        group: wgpu::BindGroup,
+    },
+    /// The device refuses a command.
+    Rejected,
+}
+
+/// Has the device refuse a command, outside of any error scope.
+pub(super) fn reject(gpu: &Gpu) {
+    let _ = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some("planted refusal"),
+        size: 16,
+        usage: wgpu::BufferUsages::empty(), // which no buffer may have
+        mapped_at_creation: false,
+    });
 }
 
 /// The spoiling of a step's first result that is a buffer, if there is a fault for its variant.
 pub fn spoil(gpu: &Gpu, step: &Step, resources: &[Resource]) -> Result<Option<Spoil>> {
-    if !gpu.fault.as_ref().is_some_and(|f| f.hits(&step.shader)) {
-        return Ok(None);
+    let fault = gpu.fault.as_ref().filter(|f| f.hits(&step.shader));
+    match fault.map(|f| f.how) {
+        None | Some(How::Refused) => return Ok(None),
+        Some(How::Rejected) => return Ok(Some(Spoil::Rejected)),
+        Some(How::Wrong(_)) => (),
     }
     let writes = step.kernel().writes;
     let written = step.binds.iter().filter(|b| writes.contains(&b.name));
@@ -92,7 +136,7 @@ pub fn spoil(gpu: &Gpu, step: &Step, resources: &[Resource]) -> Result<Option<Sp
             }),
         }],
     });
-    Ok(Some(Spoil {
+    Ok(Some(Spoil::Wrong {
         pipeline: made.pipeline,
         group,
     }))
@@ -109,7 +153,10 @@ mod tests {
         assert_eq!(struck, [false, false, true, false, false, true]);
         let always: Fault = "glu".parse().unwrap();
         assert!(always.strikes() && always.strikes());
-        for bad in ["", "/3", "glu/0", "glu/often"] {
+        let refused: Fault = "glu/refused".parse().unwrap();
+        let rejected: Fault = "glu/rejected".parse().unwrap();
+        assert!(!refused.strikes() && !rejected.strikes());
+        for bad in ["", "/3", "glu/0", "glu/often", "/refused"] {
             assert!(bad.parse::<Fault>().is_err(), "{bad:?}");
         }
         let shader = |kernel| Shader {
@@ -118,5 +165,8 @@ mod tests {
             overrides: vec![],
         };
         assert!(fault.hits(&shader("matvec_rows")) && !always.hits(&shader("matvec_rows")));
+        let entry = |f: &Fault| ["glu", "sample"].map(|k| f.entry(&shader(k)));
+        assert_eq!(entry(&refused), ["planted_refusal", "main"]);
+        assert_eq!(entry(&rejected), ["main", "main"]);
     }
 }

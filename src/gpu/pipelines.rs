@@ -94,6 +94,7 @@ pub fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
         .iter()
         .map(|(n, v)| (*n, f64::from(*v)))
         .collect();
+    let entry = gpu.fault.as_ref().map_or("main", |f| f.entry(shader));
     let compile = |source: wgpu::ShaderSource<'_>| {
         let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let module = trusted::module(&gpu.device, &label, source);
@@ -103,7 +104,7 @@ pub fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
                 label: Some(&label),
                 layout: None,
                 module: &module,
-                entry_point: Some("main"),
+                entry_point: Some(entry),
                 compilation_options: wgpu::PipelineCompilationOptions {
                     constants: &constants,
                     zero_initialize_workgroup_memory: false,

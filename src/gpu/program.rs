@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::device::{Gpu, add};
-use super::fault::Spoil;
+use super::fault::{self, Spoil};
 use super::host::Moment;
 use super::make::{Maker, rungs};
 use super::repeat;
@@ -228,15 +228,19 @@ impl GpuProgram {
         self.rung.load(Ordering::Relaxed)
     }
 
-    /// Spoils what a step has just written, where a fault is planted and its turn has come.
+    /// Spoils what a step has just done, where a fault is planted and its turn has come.
     fn spoil(&self, pass: &mut wgpu::ComputePass<'_>, made: &GpuStep) -> bool {
         let (Some(spoil), Some(fault)) = (&made.spoil, &self.gpu.fault) else {
             return false;
         };
-        if fault.strikes() {
-            pass.set_pipeline(&spoil.pipeline);
-            pass.set_bind_group(0, &spoil.group, &[]);
-            pass.dispatch_workgroups(1, 1, 1);
+        match spoil {
+            Spoil::Wrong { pipeline, group } if fault.strikes() => {
+                pass.set_pipeline(pipeline);
+                pass.set_bind_group(0, group, &[]);
+                pass.dispatch_workgroups(1, 1, 1);
+            }
+            Spoil::Wrong { .. } => (),
+            Spoil::Rejected => fault::reject(&self.gpu),
         }
         true
     }

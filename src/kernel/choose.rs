@@ -45,7 +45,7 @@ pub struct Avoid {
     pub matvec_rows: bool,
     /// `matmul`: `matvec` does its work.
     pub matmul: bool,
-    /// Half the lanes in the small kernels' workgroups.
+    /// Half the lanes in the small kernels' workgroups, and in those of `matvec` that are a team without subgroups.
     pub lanes: bool,
 }
 

@@ -132,6 +132,8 @@ pub fn choose(caps: &Caps, x_stride: u32, cols: u32) -> Cut {
         x: X::Storage,
         lanes: match kernel {
             "matmul" => 128,
+            // A team that is a workgroup is the only kind where there are no subgroups: it can be smaller.
+            _ if !caps.subgroups => caps.lanes(64.max(caps.subgroup_max)),
             _ => 64.max(caps.subgroup_max).min(caps.max_lanes),
         },
         shared: !caps.subgroups,

@@ -7,10 +7,10 @@ use super::noise::Rng;
 use super::weights;
 use crate::kernel::params::{self, Mode};
 use crate::kernel::{Caps, Shader};
-use crate::plan::Dim;
 use crate::plan::build::{mult_at, shard};
 use crate::plan::product::{self, Cut, X};
 use crate::plan::sizes::stride;
+use crate::plan::{Bind, BufId, Dim};
 
 pub(super) const ONE: Dim = Dim::Fixed(1);
 
@@ -56,6 +56,50 @@ pub(super) fn uniform_words(uniform: bool) -> usize {
     if uniform { 65536 / 4 } else { 0 }
 }
 
+/// The activations of a product.
+pub(super) struct Activations {
+    /// Columns there are.
+    pub width: u32,
+    /// Columns of the batch.
+    pub n_cols: u32,
+    pub k: usize,
+    /// Largest of them.
+    pub size: f32,
+    /// Columns outside the batch hold NaN instead of numbers.
+    pub nan: bool,
+    /// How the kernel gets them: a uniform binding always has its full length.
+    pub x: X,
+}
+
+/// A buffer of them, to be bound guarded.
+pub(super) fn activations(case: &mut Case, a: &Activations, r: &mut Rng) -> BufId {
+    let stride = stride(a.k as u32);
+    let blocks = a.k.next_multiple_of(32);
+    let x = matrix(a.width, stride, blocks, NAN, |c, i| {
+        match (i < a.k, c >= a.n_cols && a.nan) {
+            (true, true) => NAN,
+            (true, false) => bits(a.size * r.signed()),
+            (false, _) => 0,
+        }
+    });
+    let least = (a.width * stride) as usize + uniform_words(a.x != X::Storage);
+    case.guarded(&x, NAN, least)
+}
+
+/// Words from column to column of partial sums, four to a part.
+fn sums_stride(parts: u32) -> u32 {
+    4 * parts.next_multiple_of(16)
+}
+
+/// The partial sums of a norm begun before, of the batch's columns, where a kernel reads `width` of them.
+pub(super) fn sums(case: &mut Case, width: u32, n_cols: u32, parts: u32, r: &mut Rng) -> Bind {
+    let stride = sums_stride(parts);
+    let sums = matrix(n_cols, stride, 4 * parts as usize, NAN, |_, _| {
+        bits(r.signed().abs())
+    });
+    bind_guarded("sums", case.guarded(&sums, NAN, (width * stride) as usize))
+}
+
 /// How a row cuts its product on a device; 0 lanes: as is usual.
 pub(super) fn cut(caps: &Caps, kernel: &'static str, columns: u32, x: X, lanes: u32) -> Cut {
     Cut {
@@ -97,22 +141,15 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
         p.columns
     };
     let x_stride = stride(p.k as u32);
-    let x = matrix(
+    let inputs = Activations {
         width,
-        x_stride,
-        p.k.next_multiple_of(32),
-        NAN,
-        |c, i| match (i < p.k, c >= p.n_cols && p.nan) {
-            (true, true) => NAN,
-            (true, false) => bits(size * r.signed()),
-            (false, _) => 0,
-        },
-    );
-    let x = case.guarded(
-        &x,
-        NAN,
-        (width * x_stride) as usize + uniform_words(p.x != X::Storage),
-    );
+        n_cols: p.n_cols,
+        k: p.k,
+        size,
+        nan: p.nan,
+        x: p.x,
+    };
+    let x = activations(&mut case, &inputs, r);
     let out_stride = stride(p.out_row + p.rows as u32);
     let first = p.out_row as usize;
     let out = matrix(width, out_stride, first + p.rows, POISON, |c, i| {
@@ -130,22 +167,15 @@ pub fn product(caps: &Caps, p: &Product, r: &mut Rng) -> Case {
         5
     };
     let mut norms = Vec::new();
-    let sums_stride = 4 * parts.next_multiple_of(16);
     if p.ends.scale {
-        let sums = matrix(p.n_cols, sums_stride, 4 * parts as usize, NAN, |_, _| {
-            bits(r.signed().abs())
-        });
-        norms.push(bind_guarded(
-            "sums",
-            case.guarded(&sums, NAN, (width * sums_stride) as usize),
-        ));
+        norms.push(sums(&mut case, width, p.n_cols, parts, r));
     }
     if sink {
         let hn = case.guarded(&poison(width * out_stride), POISON, 0);
         let gain: Vec<f32> = (0..all_rows).map(|_| r.signed()).collect();
         norms.push(bind_guarded("hn", hn));
         norms.push(bind("gain", case.floats(&gain)));
-        let sums = case.guarded(&poison(p.n_cols * sums_stride), POISON, 0);
+        let sums = case.guarded(&poison(p.n_cols * sums_stride(parts)), POISON, 0);
         norms.push(bind_guarded("sums_out", sums));
     }
     let per = if p.shard == 0 { p.rows } else { p.shard };

@@ -22,7 +22,7 @@ mod shader;
 pub mod weights;
 
 pub use case::Case;
-pub use run::{Failure, run};
+pub use run::{Failure, Ran, run, run_while};
 pub use shader::for_shader;
 
 use crate::kernel::Caps;

@@ -1,8 +1,8 @@
 //! Cases of `matvec2` and `matvec_rows2`: two matrices of different types times the same activations.
 
-use super::case::{Case, NAN, POISON, bind, bind_guarded};
+use super::case::{Case, POISON, bind, bind_guarded};
 use super::cases::{ROWS, lengths};
-use super::make::{bits, cut, matrix, uniform_words};
+use super::make::{Activations, activations, cut, poison, sums, variant};
 use super::noise::Rng;
 use super::weights;
 use crate::kernel::{Caps, params};
@@ -107,32 +107,25 @@ pub fn sweep(all: &mut Vec<Pair>, base: Pair, i: usize) {
 /// A row as buffers and a step.
 pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
     let caps = Caps {
-        software: p.texture,
-        subgroups: caps.subgroups && !p.shared,
         max_grid: p.max_grid.min(caps.max_grid),
-        ..caps.clone()
+        ..variant(caps, p.texture, p.shared)
     };
     let mut case = Case::new(format!("{p:?}"), p.n_cols, 1);
     let x_stride = stride(p.k as u32);
-    let x = matrix(
-        p.columns,
-        x_stride,
-        p.k.next_multiple_of(32),
-        NAN,
-        |c, i| match (i < p.k, c >= p.n_cols && p.nan) {
-            (true, true) => NAN,
-            (true, false) => bits(r.signed()),
-            (false, _) => 0,
-        },
-    );
-    let least = (p.columns * x_stride) as usize + uniform_words(p.x != X::Storage);
-    let x = case.guarded(&x, NAN, least);
+    let inputs = Activations {
+        width: p.columns,
+        n_cols: p.n_cols,
+        k: p.k,
+        size: 1.0,
+        nan: p.nan,
+        x: p.x,
+    };
+    let x = activations(&mut case, &inputs, r);
     let [rows, rows2] = p.rows.map(|n| n as u32);
     let out_row = 2;
     let out_row2 = out_row + rows + p.gap;
     let out_stride = stride(out_row2 + rows2);
-    let out = vec![POISON; (p.columns * out_stride) as usize];
-    let out = case.guarded(&out, POISON, 0);
+    let out = case.guarded(&poison(p.columns * out_stride), POISON, 0);
     let parts = 5;
     let mut binds = Vec::new();
     let ms = [0, 1].map(|i| weights::matrix(weights::ty(p.types[i]), p.rows[i], p.k, false, r));
@@ -144,12 +137,7 @@ pub fn case(caps: &Caps, p: &Pair, r: &mut Rng) -> Case {
     });
     binds.extend([bind_guarded("x", x), bind_guarded("out", out)]);
     if p.scale {
-        let sums_stride = 4 * u32::next_multiple_of(parts, 16);
-        let sums = matrix(p.n_cols, sums_stride, 4 * parts as usize, NAN, |_, _| {
-            bits(r.signed().abs())
-        });
-        let least = (p.columns * sums_stride) as usize;
-        binds.push(bind_guarded("sums", case.guarded(&sums, NAN, least)));
+        binds.push(sums(&mut case, p.columns, p.n_cols, parts, r));
     }
     let params = params::MatVec {
         nb: p.k.div_ceil(32) as u32,

@@ -49,6 +49,14 @@ fn join(cases: &[Case]) -> Program {
     Program::alone(buffers, body)
 }
 
+/// What came of a run.
+pub struct Ran {
+    /// Per case each result that differed, in each repetition.
+    pub failures: Vec<Vec<Failure>>,
+    /// Whole repetitions; fewer than were asked for: it was not to go on.
+    pub runs: u32,
+}
+
 /// Runs `device[i]` on the device, `repeat` times, and `twin[i]` on the twins; per case each result that
 /// differs, in each run. The two are the same, except where an error is planted.
 pub fn run(
@@ -57,20 +65,43 @@ pub fn run(
     twin: &[Case],
     repeat: u32,
 ) -> Result<Vec<Vec<Failure>>> {
+    Ok(run_while(gpu, device, twin, repeat, &mut || true)?.failures)
+}
+
+/// The same as long as `go_on` says so, which is asked before each case.
+pub fn run_while(
+    gpu: &Arc<Gpu>,
+    device: &[Case],
+    twin: &[Case],
+    repeat: u32,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Ran> {
+    let mut ran = Ran {
+        failures: vec![Vec::new(); device.len()],
+        runs: 0,
+    };
+    if !go_on() {
+        return Ok(ran);
+    }
     let g = GpuProgram::load(gpu.clone(), join(device), &mut |_| ())?;
     let mut cpu = Runner::new(Arc::new(join(twin)));
     let twins = cpu.program().clone();
     let batches = twin.iter().flat_map(|c| vec![c.batch; c.steps.len()]);
     for (step, batch) in twins.decode.body.iter().zip(batches) {
+        if !go_on() {
+            return Ok(ran);
+        }
         cpu.step(step, batch);
     }
-    let mut all = vec![Vec::new(); device.len()];
     for run in 1..=repeat {
         if run > 1 {
             restore(&g, device);
         }
         let (mut first, mut step) = (0, 0);
-        for (case, failures) in device.iter().zip(&mut all) {
+        for (case, failures) in device.iter().zip(&mut ran.failures) {
+            if !go_on() {
+                return Ok(ran);
+            }
             let written = case.written();
             for i in 0..case.steps.len() {
                 if let Some(commands) = g.record_step(Which::Decode, step, case.batch) {
@@ -98,8 +129,9 @@ pub fn run(
             }
             first += case.buffers.len();
         }
+        ran.runs = run;
     }
-    Ok(all)
+    Ok(ran)
 }
 
 /// Gives what was written its first contents again (but for textures, which are not added to).

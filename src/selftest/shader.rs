@@ -39,25 +39,33 @@ fn x(s: &Shader) -> X {
     }
 }
 
-/// Cases that run exactly this variant on a device: odd sizes, each way the variant can go.
-pub fn for_shader(caps: &Caps, s: &Shader) -> Vec<Case> {
+/// Cases that run exactly this variant on a device: odd sizes, each way the variant can go. Of the other variants that
+/// they take beside it none is `bad`, if that can be.
+pub fn for_shader(caps: &Caps, s: &Shader, bad: &dyn Fn(&Shader) -> bool) -> Vec<Case> {
     // Nothing is avoided here but what leads to this variant.
-    let lanes = |lanes| Caps {
-        avoid: Avoid {
+    let lanes = |lanes| {
+        let avoid = Avoid {
             lanes,
             ..Avoid::default()
-        },
-        ..caps.clone()
+        };
+        let caps = Caps {
+            avoid,
+            ..caps.clone()
+        };
+        let mut found = of_kernel(&caps, s);
+        found.retain(|c| c.fits(&caps) && c.steps.iter().any(|step| step.shader == *s));
+        found
     };
-    let mut found = Vec::new();
-    for caps in [lanes(false), lanes(true)] {
-        found.extend(of_kernel(&caps, s));
-        found.retain(|c: &Case| c.fits(&caps) && c.steps.iter().any(|step| step.shader == *s));
-        if !found.is_empty() {
-            break;
-        }
+    let helped = |c: &Case| c.steps.iter().all(|t| t.shader == *s || !bad(&t.shader));
+    let usual = lanes(false);
+    if usual.iter().any(helped) {
+        return usual;
     }
-    found
+    let half = lanes(true);
+    match half.iter().any(helped) || usual.is_empty() {
+        true => half,
+        false => usual,
+    }
 }
 
 fn of_kernel(caps: &Caps, s: &Shader) -> Vec<Case> {

@@ -12,7 +12,7 @@ use tokstep::plan::{self, Sizes, Step};
 use super::{check, gpu, model, models, steps, tiny};
 
 /// Devices opened with the limits of a browser: there are no subgroups, and a workgroup is small.
-fn browser(software: bool) -> Caps {
+pub fn browser(software: bool) -> Caps {
     Caps {
         subgroups: false,
         subgroup_min: 1,
@@ -26,7 +26,7 @@ fn browser(software: bool) -> Caps {
 }
 
 /// The same with bindings and textures of 1 MiB.
-fn low(software: bool) -> Caps {
+pub fn low(software: bool) -> Caps {
     Caps {
         max_storage: 1 << 20,
         max_texture: 256,

@@ -3,12 +3,10 @@
 use super::Doctor;
 use super::stage::{Outcome, Whose};
 use std::cell::RefCell;
-use tokstep::engine::{Engine, EngineOptions, GenerateOptions, Memory, SampleOptions};
+use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, fit};
 use tokstep::gguf::Gguf;
-use tokstep::gpu::Gpu;
+use tokstep::gpu::{Gpu, Limits};
 use tokstep::model::Model;
-use tokstep::plan::sizes::Wish;
-use tokstep::plan::{self, Sizes};
 use tokstep::{Error, Result, synth};
 
 /// Context of the trials, in positions.
@@ -20,24 +18,26 @@ const SMALL: u64 = 1_000_000;
 /// Share of the copy speed below which a GPU is worth a remark, in percent.
 const SLOW: f64 = 10.0;
 
-/// Looks at the device, with the model where there is one; `wished`: one was asked for; `software`: the
-/// device is the CPU.
+/// Looks at the device, opened with the limits of a profile, with the model where there is one; `wished`: one was asked
+/// for; `software`: the device is the CPU.
 pub fn stages(
     d: &mut Doctor,
     gguf: Option<&Gguf>,
     wished: bool,
     device: Option<&str>,
+    profile: Limits,
     software: bool,
 ) -> Result<()> {
     let options = || EngineOptions {
         device: device.map(str::to_owned),
+        limits: profile,
         context: Some(CONTEXT),
         cache: tokstep::models::pipelines_dir().ok(),
         proofs: tokstep::models::proofs_dir().ok(),
         ..EngineOptions::default()
     };
     d.stage("limits", Whose::Machine, &["device"], || {
-        limits(gguf, device)
+        limits(gguf, device, profile)
     })?;
     d.stage("kernels", Whose::Machine, &["device", "limits"], || {
         kernels(gguf, &options())
@@ -86,10 +86,13 @@ fn device_advice(e: &Error) -> &'static str {
         Error::Shader { .. } | Error::Bind { .. } => {
             "the driver refuses a shader: update it, take another device with --device, and report this"
         }
-        Error::OutOfMemory { .. }
-        | Error::BufferTooLarge { .. }
-        | Error::ContextTooLarge { .. } => {
+        Error::OutOfMemory { .. } | Error::NoRoom { .. } => {
             "close what else uses the device, or take a smaller model"
+        }
+        Error::BufferTooLarge { .. }
+        | Error::ContextTooLarge { .. }
+        | Error::RowTooLarge { .. } => {
+            "take a smaller model, or a device with larger limits (--limits adapter: all that this one has)"
         }
         Error::DeviceStuck { .. } | Error::DeviceRefused { .. } => {
             "update the driver, look at the system's log (dmesg), or take another device with --device"
@@ -99,15 +102,15 @@ fn device_advice(e: &Error) -> &'static str {
 }
 
 /// Whether the device opens and has room for the model.
-fn limits(gguf: Option<&Gguf>, device: Option<&str>) -> Outcome {
-    let gpu = match Gpu::open(device) {
+fn limits(gguf: Option<&Gguf>, device: Option<&str>, profile: Limits) -> Outcome {
+    let gpu = match Gpu::open_limited(device, None, profile) {
         Ok(gpu) => gpu,
         Err(e) => return Outcome::of(&e, device_advice(&e)),
     };
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let caps = &gpu.caps;
     let mut text = format!(
-        "bindings of {:.0} MiB, buffers of {:.0} MiB, {} invocations, subgroups {}",
+        "limits {profile}: bindings of {:.0} MiB, buffers of {:.0} MiB, {} invocations, subgroups {}",
         mib(caps.max_storage),
         mib(gpu.max_buffer),
         caps.max_lanes,
@@ -122,24 +125,13 @@ fn limits(gguf: Option<&Gguf>, device: Option<&str>) -> Outcome {
     let Some(Ok(model)) = gguf.map(Model::from_gguf) else {
         return Outcome::Fine(text);
     };
-    let wish = Wish {
-        context: Some(CONTEXT.min(model.hyper.context)),
-        slots: 1,
-        chunk: None,
-    };
-    match Sizes::fit(&model.hyper, caps, wish) {
+    // What the load of the stages below says.
+    match fit(&model, &gpu, CONTEXT) {
         Err(e) => Outcome::of(&e, device_advice(&e)),
-        Ok(sizes) => {
-            let bytes = Memory::of(&plan::build(&model, caps, sizes)).total();
-            text += &format!(
-                "; the model takes {:.0} MiB and more with a longer context",
-                mib(bytes)
-            );
-            match gpu.memory.is_some_and(|m| bytes > m) {
-                true => Outcome::Failed(text, "take a smaller model or device memory".into()),
-                false => Outcome::Fine(text),
-            }
-        }
+        Ok(memory) => Outcome::Fine(format!(
+            "{text}; the model takes {:.0} MiB and more with a longer context",
+            mib(memory.total())
+        )),
     }
 }
 

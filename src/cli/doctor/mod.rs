@@ -25,6 +25,7 @@ Examples:
   tokstep doctor
   tokstep doctor -m model.gguf
   tokstep doctor -m smollm2 --device 1
+  tokstep doctor -m model.gguf --limits browser
   tokstep doctor -m model.gguf --json > report.json")]
 pub struct DoctorArgs {
     /// Path of a GGUF file, or a known name (see `tokstep pull --list`)
@@ -36,6 +37,8 @@ pub struct DoctorArgs {
     /// Print one JSON object for a bug report, without paths and names of users
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    limits: load::LimitsArgs,
 }
 
 /// The stages so far.
@@ -110,7 +113,8 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
     let adapter = loader::stage(&mut d, device)?;
     let software = adapter.as_ref().is_some_and(|a| a.kind == "software");
     let wished = args.model.is_some();
-    machine::stages(&mut d, gguf.as_ref(), wished, device, software)?;
+    let limits = args.limits.limits;
+    machine::stages(&mut d, gguf.as_ref(), wished, device, limits, software)?;
     let verdict = d.verdict(wished);
     let failed: Vec<&str> = d
         .stages
@@ -133,6 +137,7 @@ pub fn run(args: &DoctorArgs) -> Result<()> {
                 "kind": a.kind,
                 "driver": anonymous.text(&a.driver),
             })),
+            "limits": limits.to_string(),
             "stages": stages,
             "ok": failed.is_empty(),
             "verdict": verdict,

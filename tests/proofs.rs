@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::gpu_trial;
 use tokstep::engine::{LoadStage, Quarantine, Verified};
-use tokstep::gpu::Gpu;
+use tokstep::gpu::{Gpu, Limits};
 use tokstep::kernel::Shader;
 use tokstep::selftest::{self, Case, PARTS};
 use tokstep::{Engine, EngineOptions, Error, GenerateOptions, Result};
@@ -84,8 +84,11 @@ fn always_wrong_is_found_at_load_and_replaced() {
         let (right, variants) = right(model);
         let here = FAULTS.iter().filter(|f| f.1 == model);
         for (pattern, _) in here {
-            let variant = variants.iter().find(|v| v.contains(pattern));
-            let variant = variant.unwrap_or_else(|| panic!("{model} uses no {pattern}"));
+            let Some(variant) = variants.iter().find(|v| v.contains(pattern)) else {
+                // Few bindings or small ones leave no room for some fusions.
+                assert_ne!(common::limits(), Limits::Adapter, "{model}: no {pattern}");
+                continue;
+            };
             // A folder that knows nothing: what passed once is not tested again.
             let dir = tempfile::tempdir().unwrap();
             let o = options(dir.path(), Some(variant.clone()));
@@ -281,11 +284,13 @@ fn now_and_then_wrong_is_found_by_repetition() {
 /// Every kernel, wrong in one of twenty dispatches: what is found is that variant and nothing else.
 fn each_kernel_that_errs_now_and_then_is_found() {
     let mut seen = BTreeSet::new();
+    let mut images = false;
     for part in PARTS {
         let device = common::device();
         let mut gpu = Gpu::open_limited(device.as_deref(), None, common::limits()).unwrap();
         let mut cases = selftest::cases_of(part, &gpu.caps);
         cases.retain(|c| c.fits(&gpu.caps));
+        images = gpu.caps.software && common::limits() == Limits::Adapter;
         let mut firsts: Vec<Shader> = Vec::new();
         for step in cases.iter().flat_map(|c| &c.steps) {
             if firsts.iter().all(|s| s.kernel != step.shader.kernel) {
@@ -307,7 +312,11 @@ fn each_kernel_that_errs_now_and_then_is_found() {
             assert!(runs.len() < 21, "{shader}");
         }
     }
-    assert_eq!(seen.len(), tokstep::kernel::ALL.len(), "{seen:?}");
+    let mut missing: Vec<&str> = tokstep::kernel::ALL.iter().map(|k| k.name).collect();
+    missing.retain(|k| !seen.contains(k));
+    // It reads its KV cache as images, which software devices alone do, with room for them.
+    missing.retain(|k| images || *k != "attention_rows");
+    assert!(missing.is_empty(), "no case for {missing:?}");
 }
 
 fn a_fault_is_written_as_a_pattern_and_a_number() {

@@ -162,19 +162,7 @@ fn on_device(adjust: Option<fn(&mut Caps)>) {
 
 /// The whole program on the CPU twins, driven by hand: what the plan says, without any device.
 fn cpu_twins() {
-    let caps = Caps {
-        subgroups: true,
-        subgroup_min: 32,
-        subgroup_max: 32,
-        software: false,
-        max_storage: 128 << 20,
-        max_uniform: 65536,
-        max_texture: 8192,
-        max_layers: 2048,
-        max_grid: 65535,
-        max_lanes: 256,
-        avoid: tokstep::kernel::choose::Avoid::default(),
-    };
+    let caps = Caps::usual_gpu();
     let mut bad = Vec::new();
     for (path, case) in cases() {
         let model = Model::from_gguf(&Gguf::open(&path).unwrap()).unwrap();

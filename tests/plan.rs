@@ -25,28 +25,16 @@ use tokstep::plan::{self, Plan, Program, Sizes, Step, Tuning};
 /// A software device as Mesa's is.
 fn software() -> Caps {
     Caps {
-        subgroups: true,
         subgroup_min: 8,
         subgroup_max: 8,
         software: true,
-        max_storage: 128 << 20,
-        max_uniform: 64 << 10,
-        max_texture: 16384,
-        max_layers: 2048,
-        max_grid: 65535,
-        max_lanes: 1024,
-        avoid: tokstep::kernel::choose::Avoid::default(),
+        ..gpu()
     }
 }
 
 /// A GPU with subgroups.
 fn gpu() -> Caps {
-    Caps {
-        subgroup_min: 32,
-        subgroup_max: 32,
-        software: false,
-        ..software()
-    }
+    Caps::usual_gpu()
 }
 
 /// A GPU as a browser shows it.

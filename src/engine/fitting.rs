@@ -264,13 +264,7 @@ mod tests {
             subgroup_min: 1,
             subgroup_max: 1,
             software: true,
-            max_storage: 128 << 20,
-            max_uniform: 65536,
-            max_texture: 8192,
-            max_layers: 2048,
-            max_grid: 65535,
-            max_lanes: 256,
-            avoid: crate::kernel::choose::Avoid::default(),
+            ..Caps::usual_gpu()
         }
     }
 

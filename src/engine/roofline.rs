@@ -111,17 +111,8 @@ mod tests {
             let model = Model::from_gguf(&gguf).unwrap();
             for software in [true, false] {
                 let caps = crate::kernel::Caps {
-                    subgroups: true,
-                    subgroup_min: 32,
-                    subgroup_max: 32,
                     software,
-                    max_storage: 128 << 20,
-                    max_uniform: 65536,
-                    max_texture: 8192,
-                    max_layers: 2048,
-                    max_grid: 65535,
-                    max_lanes: 256,
-                    avoid: crate::kernel::choose::Avoid::default(),
+                    ..crate::kernel::Caps::usual_gpu()
                 };
                 let wish = crate::plan::sizes::Wish {
                     context: Some(100),

@@ -59,19 +59,7 @@ mod tests {
     use super::*;
 
     fn caps() -> Caps {
-        Caps {
-            subgroups: true,
-            subgroup_min: 32,
-            subgroup_max: 32,
-            software: false,
-            max_storage: 128 << 20,
-            max_uniform: 64 << 10,
-            max_texture: 16384,
-            max_layers: 2048,
-            max_grid: 65535,
-            max_lanes: 1024,
-            avoid: crate::kernel::choose::Avoid::default(),
-        }
+        Caps::usual_gpu()
     }
 
     fn shape(rows: u32) -> Shape {

@@ -27,6 +27,25 @@ pub struct Caps {
     pub avoid: Avoid,
 }
 
+impl Caps {
+    /// A usual GPU with subgroups of 32: for plans of devices that are not here, as in tests.
+    pub fn usual_gpu() -> Caps {
+        Caps {
+            subgroups: true,
+            subgroup_min: 32,
+            subgroup_max: 32,
+            software: false,
+            max_storage: 128 << 20,
+            max_uniform: 64 << 10,
+            max_texture: 16384,
+            max_layers: 2048,
+            max_grid: 65535,
+            max_lanes: 1024,
+            avoid: Avoid::default(),
+        }
+    }
+}
+
 /// Ways of doing things that are not taken, since a variant they lead to computed wrong numbers on this
 /// device. Each has another way beside it that gives the same results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

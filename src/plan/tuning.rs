@@ -164,17 +164,10 @@ mod tests {
 
     fn caps(software: bool) -> Caps {
         Caps {
-            subgroups: true,
             subgroup_min: if software { 8 } else { 32 },
             subgroup_max: if software { 8 } else { 32 },
             software,
-            max_storage: 128 << 20,
-            max_uniform: 64 << 10,
-            max_texture: 16384,
-            max_layers: 2048,
-            max_grid: 65535,
-            max_lanes: 1024,
-            avoid: crate::kernel::choose::Avoid::default(),
+            ..Caps::usual_gpu()
         }
     }
 

@@ -1,6 +1,7 @@
 //! `tokstep bench`: speed of prompt processing and of generation, in llama-bench's rows and columns,
 //! with what the device had to read and to compute and how near that is to what it can.
 
+mod canvas;
 mod explain;
 mod kernels;
 mod latencies;
@@ -191,7 +192,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     }
     // Better now than after all is measured.
     let log = args.log.as_deref().map(log::Log::open).transpose()?;
-    args.plot.as_deref().map_or(Ok(()), plot::check)?;
+    args.plot.as_deref().map_or(Ok(()), canvas::check)?;
 
     let bar = progress::count("", tests.len() as u64 * (u64::from(args.repetitions) + 1));
     let mut done = Done::default();

@@ -1,10 +1,11 @@
 //! `tokstep bench --sustain --plot FILE.svg`: speed second by second and window by window, and the
 //! temperature on an axis of its own.
 
+use super::canvas::{self, Area, Drawn};
 use super::window::Window;
 use plotters::prelude::*;
 use std::path::Path;
-use tokstep::{Error, Result};
+use tokstep::Result;
 
 const SPEED: RGBColor = RGBColor(0, 114, 178);
 const WINDOW: RGBColor = RGBColor(0, 60, 100);
@@ -25,36 +26,14 @@ pub struct Drawing<'a> {
 impl Drawing<'_> {
     /// Draws into a file.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let io = |source| Error::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let svg = self.svg().map_err(|e| io(std::io::Error::other(e)))?;
-        std::fs::write(path, svg).map_err(io)
+        canvas::write(path, self.svg())
     }
 
     fn svg(&self) -> Result<String, String> {
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, (1000, 560)).into_drawing_area();
-            self.draw(&root).map_err(|e| e.to_string())?;
-            root.present().map_err(|e| e.to_string())?;
-        }
-        Ok(svg)
+        canvas::svg(self.title, |area| self.draw(area))
     }
 
-    fn draw<'a>(
-        &self,
-        root: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
-    ) -> Result<(), Box<dyn std::error::Error + 'a>> {
-        root.fill(&WHITE)?;
-        let mut below = 10;
-        for (i, line) in self.title.iter().enumerate() {
-            let size = if i == 0 { 20 } else { 14 };
-            root.draw(&Text::new(line.clone(), (20, below), ("sans-serif", size)))?;
-            below += size + 8;
-        }
-        let (_, area) = root.split_vertically(below);
+    fn draw<'a>(&self, area: &Area<'a>) -> Drawn<'a> {
         // Minutes are easier to read than hundreds of seconds.
         let end = self.windows.last().map_or(1.0, |w| w.to).max(1.0);
         let (unit, name) = match end {
@@ -72,7 +51,7 @@ impl Drawing<'_> {
         let most = speeds.iter().map(|p| p.1).chain(rates).fold(0.0, f64::max);
         let most = if most > 0.0 { most * 1.15 } else { 1.0 };
         let hot = !self.temps.is_empty();
-        let mut chart = ChartBuilder::on(&area)
+        let mut chart = ChartBuilder::on(area)
             .margin(16)
             .x_label_area_size(48)
             .y_label_area_size(72)

@@ -6,7 +6,7 @@ use super::measure::{self, greedy};
 use super::row::{self, Row};
 use super::test::Test;
 use super::window::{self, Bytes, Seconds, Window};
-use super::{BenchArgs, Format, load, log, plot, soak_plot};
+use super::{BenchArgs, Format, canvas, load, log, soak_plot};
 use crate::cli::{interrupt, load as cli_load, out, pace, progress};
 use serde_json::{Value, json};
 use std::time::Instant;
@@ -48,7 +48,7 @@ pub fn run(args: &BenchArgs, minutes: f64) -> Result<()> {
         return Err(Error::NothingToPlot);
     }
     let mut log = args.log.as_deref().map(log::Log::open).transpose()?;
-    args.plot.as_deref().map_or(Ok(()), plot::check)?;
+    args.plot.as_deref().map_or(Ok(()), canvas::check)?;
     let engine = load(args, test.parallel, &[test])?;
     let total = minutes * 60.0;
     let span = args.window.unwrap_or(total / WINDOWS).min(total);

@@ -3,10 +3,18 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::gpu_trial;
 use tokstep::{Engine, EngineOptions, Error, GenerateOptions, SampleOptions, Session};
 
+const MODEL: &str = "cases/models/llama_q8_0.gguf";
+
 fn load(slots: u32) -> Engine {
+    load_file(&common::case(MODEL), slots)
+}
+
+fn load_file(path: &Path, slots: u32) -> Engine {
     let options = EngineOptions {
         device: common::device(),
         limits: common::limits(),
@@ -14,8 +22,7 @@ fn load(slots: u32) -> Engine {
         slots,
         ..EngineOptions::default()
     };
-    let path = common::case("cases/models/llama_q8_0.gguf");
-    Engine::load(&path, &options, &mut |_| ()).unwrap()
+    Engine::load(path, &options, &mut |_| ()).unwrap()
 }
 
 fn options(temp: f32) -> GenerateOptions {
@@ -133,6 +140,49 @@ fn a_refused_command_is_one_answers_error() {
     assert_eq!(run(true), right);
 }
 
+/// The answer that finds it out ends; what comes after tries again.
+fn a_reload_that_fails_is_an_error_and_not_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::copy(common::case(MODEL), &path).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let e = load_file(&path, 2);
+    let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
+    a.prefill(&prompt(30)).unwrap();
+    b.prefill(&prompt(9)).unwrap();
+    let o = options(0.0);
+    let right: Vec<u32> = {
+        let answer = b.generate(&o).unwrap();
+        answer.flat_map(|piece| piece.unwrap().ids).collect()
+    };
+    b.rewind(9);
+    let (mut x, mut y) = (a.generate(&o).unwrap(), b.generate(&o).unwrap());
+    let mut ids = Vec::new();
+    for _ in 0..9 {
+        x.next().unwrap().unwrap();
+        ids.extend(y.next().unwrap().unwrap().ids);
+    }
+    e.destroy_device();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let error = x.by_ref().find_map(Result::err).expect("an error");
+    assert!(matches!(error, Error::FileShrank { .. }), "{error}");
+    // Nothing is there, which is said and no panic.
+    assert_eq!(e.allocated(), None);
+    for error in [
+        e.copy_bandwidth().unwrap_err(),
+        e.step_times(&[1]).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    }
+    drop(x);
+    a.rewind(3);
+    std::fs::write(&path, &whole).unwrap();
+    ids.extend(y.flat_map(|piece| piece.unwrap().ids));
+    assert_eq!(ids, right);
+    let mut x = a.generate(&o).unwrap();
+    x.next().unwrap().unwrap();
+}
+
 /// What was counted before a loss is not forgotten: whoever takes differences relies on it.
 fn counters_go_on() {
     let e = load(1);
@@ -218,6 +268,10 @@ fn main() {
         gpu_trial(
             "a_refused_command_is_one_answers_error",
             a_refused_command_is_one_answers_error,
+        ),
+        gpu_trial(
+            "a_reload_that_fails_is_an_error_and_not_the_end",
+            a_reload_that_fails_is_an_error_and_not_the_end,
         ),
         gpu_trial("counters_go_on", counters_go_on),
         gpu_trial("a_conversation_goes_on", a_conversation_goes_on),

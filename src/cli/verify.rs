@@ -14,7 +14,7 @@ use tokstep::{Error, Result, models, selftest};
 /// Every variant of every kernel that the device could use runs many cases of odd sizes, again and again, since
 /// some drivers err only now and then. A variant that gives a wrong number once is put into quarantine: it is
 /// not used on this device any more, until the driver or Tokstep changes, or --forget. With a model, each step of
-/// its plans is compared too, on its own weights. Ctrl-C ends it with a report of what was run so far and exit code 130;
+/// its plans is compared too, on its own weights. Ctrl-C ends it with a report of what was run so far and exit code 130 (1 if anything was wrong);
 /// what was not run to the end does not count as right.
 #[derive(Args)]
 #[command(after_help = "\
@@ -72,13 +72,17 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
     let mut verified = verified?;
     let mut model = None;
     verified.interrupted |= path.is_some() && interrupt::pressed();
-    if let (Some(path), Some(name), false) = (&path, &args.model, verified.interrupted) {
+    let ended = verified.interrupted || verified.error.is_some();
+    if let (Some(path), Some(name), false) = (&path, &args.model, ended) {
         model = Some(steps_of(name, path, &options));
         verified.interrupted = matches!(model, Some(Ok(Steps { whole: false, .. })));
         verified.quarantined = quarantine(&options)?.all();
     }
-    // What was found on kernels is told whatever became of the model.
+    // What was found on kernels is told whatever became of the device and the model.
     report(args, &verified, model.as_ref(), start)?;
+    if let Some(e) = verified.error {
+        return Err(e);
+    }
     if let Some(Err(e)) = model {
         return Err(e);
     }
@@ -189,6 +193,7 @@ fn report(
             "parts": parts.collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),
             "quarantined": v.quarantined.iter().map(caught).collect::<Vec<_>>(),
+            "error": v.error.as_ref().map(Error::to_string),
             "model_steps": steps.map(|s| s.n),
             "model_error": model.and_then(|m| m.as_ref().err()).map(Error::to_string),
             "interrupted": v.interrupted,
@@ -201,7 +206,7 @@ fn report(
         let failed = v.failures.iter().filter(of).count();
         let runs = match p.runs == args.repeat {
             true => format!("{} runs each", p.runs),
-            false => format!("{} of {} runs each, then interrupted", p.runs, args.repeat),
+            false => format!("{} of {} runs each", p.runs, args.repeat),
         };
         let verdict = match failed {
             0 if p.runs < args.repeat => "nothing wrong so far".to_string(),

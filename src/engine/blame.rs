@@ -10,14 +10,16 @@ use crate::kernel::Shader;
 use crate::selftest::{self, Case, Failure};
 use crate::{Error, Result};
 
-/// What came of a run.
+/// What came of a run, however it ended.
 pub(super) struct Ran {
     /// Everything that differed, by repetition, and everything that was refused.
     pub failures: Vec<Failure>,
     /// Variants that ran all repetitions and were right in each.
     pub right: BTreeSet<Shader>,
-    /// Whole repetitions; fewer than were asked for: it was interrupted.
+    /// Whole repetitions; fewer than were asked for: it was interrupted, or could not go on.
     pub runs: u32,
+    /// Why it could not: no variant's fault.
+    pub error: Option<Error>,
 }
 
 /// All distinct variants of cases.
@@ -34,40 +36,45 @@ pub(super) fn run(
     suspect: Option<&Shader>,
     repeat: u32,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Ran> {
-    let mut failures = Vec::new();
-    let (mut right, mut runs) = (BTreeSet::new(), repeat);
+) -> Ran {
+    let mut all = Ran {
+        failures: Vec::new(),
+        right: BTreeSet::new(),
+        runs: repeat,
+        error: None,
+    };
+    // A device may refuse something once and never again.
+    let mut pardoned = false;
     while !cases.is_empty() {
-        let e = match selftest::run_while(gpu, &cases, &cases, repeat, go_on) {
-            Ok(ran) => {
-                failures.extend(ran.failures.into_iter().flatten());
-                runs = ran.runs;
-                // Who did not run to the end proved nothing.
-                if runs == repeat {
-                    right = variants(&cases);
-                    failures.iter().for_each(|f| _ = right.remove(&f.shader));
-                }
-                break;
+        let mut ran = selftest::Ran::default();
+        let Err(e) = selftest::run_while(gpu, &cases, &cases, repeat, go_on, &mut ran) else {
+            all.failures.extend(ran.failures.into_iter().flatten());
+            all.runs = ran.runs;
+            // Who did not run to the end proved nothing.
+            if ran.runs == repeat {
+                all.right = variants(&cases);
+                all.failures
+                    .iter()
+                    .for_each(|f| _ = all.right.remove(&f.shader));
             }
-            Err(e) => e,
+            break;
         };
-        match blame(gpu, &cases, suspect, &e, go_on)? {
-            Some(f) => {
+        // More may be told of the same refusal.
+        gpu.forgive();
+        match blame(gpu, &cases, suspect.filter(|_| pardoned), &e, go_on) {
+            Ok(Some(f)) => {
                 cases = without(cases, &f.shader);
-                failures.push(f);
+                all.failures.push(f);
             }
-            None if go_on() => return Err(e),
-            None => {
-                runs = 0;
+            Ok(None) if matches!(e, Error::DeviceRejects { .. }) && !pardoned => pardoned = true,
+            nobody => {
+                all.failures.extend(ran.failures.into_iter().flatten());
+                (all.runs, all.error) = (ran.runs, Some(nobody.err().unwrap_or(e)));
                 break;
             }
         }
     }
-    Ok(Ran {
-        failures,
-        right,
-        runs,
-    })
+    all
 }
 
 /// The variant that an error of a run is the fault of; `None`: that of none.
@@ -97,17 +104,17 @@ fn unnamed(
     e: &Error,
     go_on: &mut dyn FnMut() -> bool,
 ) -> Result<Option<Failure>> {
-    let mut all = variants(cases);
-    if all.len() == 1 {
-        let only = all.pop_first();
-        return Ok(only.map(|shader| refusal(shader, "running its cases", e.to_string())));
+    let all = variants(cases);
+    if let (Some(only), 1) = (all.first().cloned(), all.len()) {
+        let detail = e.to_string();
+        return Ok(Some(refusal(only, "running its cases", detail)));
     }
     let mut rejected = |case: &Case| {
-        let case = from_ref(case);
-        match selftest::run_while(gpu, case, case, 1, go_on) {
+        let (case, mut ran) = (from_ref(case), selftest::Ran::default());
+        match selftest::run_while(gpu, case, case, 1, go_on, &mut ran) {
             Err(e @ Error::DeviceRejects { .. }) => Ok(Some(e)),
             Err(e) => Err(e),
-            Ok(_) => Ok(None),
+            Ok(()) => Ok(None),
         }
     };
     for case in cases {
@@ -124,8 +131,8 @@ fn unnamed(
             }
         }
     }
-    // It was rejected once, and not again.
-    Ok(suspect.map(|shader| {
+    // It was rejected all together, and none of it alone.
+    Ok(suspect.filter(|s| all.contains(s)).map(|shader| {
         let detail = format!("{e} (it names no kernel: this is the one that was tested)");
         refusal(shader.clone(), "running its cases", detail)
     }))

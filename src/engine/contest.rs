@@ -80,9 +80,6 @@ pub(super) struct Found {
     pub bytes: u64,
 }
 
-/// Why a variant may not take part, if it may not.
-pub(super) type Barred<'a> = dyn Fn(&Shader) -> Option<String> + 'a;
-
 /// Runs the contest of `cuts`, the first of which is the usual one. `build` makes the model's program
 /// with the shape cut that way. A device that is lost is an error; a cut that it refuses is no candidate.
 pub(super) fn run(
@@ -92,54 +89,40 @@ pub(super) fn run(
     cuts: &[Cut],
     effort: Effort,
     change: Option<Change>,
-    barred: &Barred,
 ) -> Result<Found> {
     let programs: Vec<Program> = cuts.iter().map(|c| build(*c)).collect();
     let contest = |which: &[usize]| Contest::new(&programs, cuts, which, shape, effort, change);
-    let why = |p: &Program| {
-        products(p, shape)
-            .concat()
-            .iter()
-            .find_map(|s| barred(&s.shader))
-    };
-    let mut refused: HashMap<usize, Outcome> = (0..cuts.len())
-        .filter_map(|i| Some((i, Outcome::Failed(why(&programs[i])?))))
-        .collect();
-    let mut entered: Vec<usize> = (0..cuts.len())
-        .filter(|i| !refused.contains_key(i))
-        .collect();
-    let mut loaded = None;
-    if !entered.is_empty() {
-        match load(gpu, contest(&entered)) {
-            Ok(all) => loaded = Some(all),
-            Err(e) if e.ends_device() => return Err(e),
-            // One of them is not accepted; the others may be.
-            Err(_) => {
-                for i in std::mem::take(&mut entered) {
-                    match load(gpu, contest(&[i])) {
-                        Ok(_) => entered.push(i),
-                        Err(e) if e.ends_device() => return Err(e),
-                        Err(e) => drop(refused.insert(i, Outcome::Failed(e.to_string()))),
-                    }
-                }
-                if !entered.is_empty() {
-                    loaded = Some(load(gpu, contest(&entered))?);
-                }
+    let trial = |which: &[usize]| trial(gpu, contest(which));
+    let mut outcomes = HashMap::new();
+    let mut entered: Vec<usize> = (0..cuts.len()).collect();
+    let mut all = trial(&entered)?;
+    if all.is_err() {
+        // One of them is not accepted; the others may be.
+        for i in std::mem::take(&mut entered) {
+            match trial(&[i])? {
+                Ok(_) => entered.push(i),
+                Err(why) => drop(outcomes.insert(i, Outcome::Failed(why))),
             }
         }
+        if !entered.is_empty() {
+            all = trial(&entered)?;
+        }
     }
-    let (mut outcomes, mut chosen, mut bytes) = (refused, None, 0);
-    if let Some((g, c)) = loaded {
-        let wrong = c.check(&g)?;
-        let right: Vec<usize> = (0..entered.len()).filter(|n| wrong[*n].is_none()).collect();
-        let times = c.time(&g, &right, effort)?;
-        let failed = wrong.into_iter().zip(&entered);
-        outcomes.extend(failed.filter_map(|(why, i)| Some((*i, Outcome::Failed(why?)))));
-        let timed = right.iter().zip(&times);
-        outcomes.extend(timed.map(|(n, times)| (entered[*n], Outcome::Timed(shortest(times)))));
-        let usual = right.first() == Some(&0) && entered.first() == Some(&0);
-        chosen = best(&times, usual).map(|best| entered[right[best]]);
-        bytes = c.bytes;
+    let (mut chosen, mut bytes) = (None, 0);
+    match all {
+        Ok((g, c, wrong)) => {
+            let right: Vec<usize> = (0..entered.len()).filter(|n| wrong[*n].is_none()).collect();
+            let times = c.time(&g, &right, effort)?;
+            let failed = wrong.into_iter().zip(&entered);
+            outcomes.extend(failed.filter_map(|(why, i)| Some((*i, Outcome::Failed(why?)))));
+            let timed = right.iter().zip(&times);
+            outcomes.extend(timed.map(|(n, times)| (entered[*n], Outcome::Timed(shortest(times)))));
+            let usual = right.first() == Some(&0) && entered.first() == Some(&0);
+            chosen = best(&times, usual).map(|best| entered[right[best]]);
+            bytes = c.bytes;
+        }
+        // Each alone was accepted, and all together are not.
+        Err(why) => outcomes.extend(entered.iter().map(|i| (*i, Outcome::Failed(why.clone())))),
     }
     let tried = |(i, cut): (usize, &Cut)| Tried {
         cut: *cut,
@@ -152,10 +135,27 @@ pub(super) fn run(
     })
 }
 
-fn load(gpu: &Arc<Gpu>, mut c: Contest) -> Result<(GpuProgram, Contest)> {
+/// The variants of a shape's products in a program.
+pub(super) fn variants(p: &Program, shape: Shape) -> impl Iterator<Item = Shader> {
+    let steps = products(p, shape).into_iter().flatten();
+    steps.map(|s| s.shader)
+}
+
+/// A contest that is loaded, and what is wrong with each of its cuts.
+type Trial = (GpuProgram, Contest, Vec<Option<String>>);
+
+/// Loads a contest and checks it; why not, where the device does not accept it.
+fn trial(gpu: &Arc<Gpu>, mut c: Contest) -> Result<Result<Trial, String>> {
     let program = std::mem::replace(&mut c.program, Program::alone(vec![], vec![]));
-    let g = GpuProgram::load(gpu.clone(), program, &mut |_| ())?;
-    Ok((g, c))
+    let checked = GpuProgram::load(gpu.clone(), program, &mut |_| ()).and_then(|g| {
+        let wrong = c.check(&g)?;
+        Ok((g, wrong))
+    });
+    match checked {
+        Ok((g, wrong)) => Ok(Ok((g, c, wrong))),
+        Err(e) if e.ends_device() => Err(e),
+        Err(e) => Ok(Err(e.to_string())),
+    }
 }
 
 /// The steps of a shape in the first plan that has it, product by product; of a matrix in several

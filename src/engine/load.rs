@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::fitting::{Memory, fitting};
@@ -15,7 +15,7 @@ use super::pace::{Pace, PaceReport};
 use super::prove::{Proven, Verified, prove, verify};
 use super::quarantine::Quarantine;
 use super::recover::Losses;
-use super::scheduler::Scheduler;
+use super::scheduler::{Scheduler, gone};
 use super::session::Session;
 use super::tune::{self, Tune, TuneOptions, TuneReport};
 use crate::gguf::Gguf;
@@ -108,6 +108,8 @@ pub struct Engine {
     pub(super) model: Arc<Model>,
     /// The device, also after a loss.
     pub(super) again: Again,
+    /// The same while it is there: apart from the scheduler, so that it can be asked at any time.
+    pub(super) gpu: RefCell<Weak<Gpu>>,
     pub(super) losses: RefCell<Losses>,
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
@@ -167,14 +169,15 @@ impl Engine {
         let (tokenizer, template, tokenizer_ms) = text?;
         let (mut scheduler, mut info) = loaded?;
         scheduler.pace = pace;
-        let again = scheduler.program().gpu.again();
+        let gpu = scheduler.program().gpu.clone();
         info.load.tokenizer_ms = tokenizer_ms;
         info.load_ms = ms(start);
         Ok(Engine {
             scheduler: RefCell::new(scheduler),
             options: o.clone(),
             model: Arc::new(model),
-            again,
+            again: gpu.again(),
+            gpu: RefCell::new(Arc::downgrade(&gpu)),
             losses: RefCell::default(),
             tokenizer: Arc::new(tokenizer),
             template,
@@ -344,7 +347,8 @@ impl Engine {
     }
 
     pub(super) fn gpu(&self) -> Result<Arc<Gpu>> {
-        self.scheduler.borrow().gpu()
+        let gpu = self.gpu.borrow().upgrade();
+        gpu.ok_or_else(|| gone(&self.again.name))
     }
 
     /// What the host spent on driving the device so far.

@@ -160,7 +160,7 @@ fn test(
         let bad = |s: &Shader| quarantine.caught(s).is_some();
         let cases = selftest::for_shader(&gpu.caps, shader, &bad);
         assert!(!cases.is_empty(), "no case for {shader}");
-        let ran = blame::run(gpu, cases, Some(shader), repeat, &mut || true)?;
+        let ran = blame::run(gpu, cases, Some(shader), repeat, &mut || true);
         if ran.right.contains(shader) {
             quarantine.pass(shader, repeat);
         }
@@ -168,6 +168,10 @@ fn test(
             let known = quarantine.caught(&f.shader).is_some();
             quarantine.catch(&f);
             all.extend((!known).then_some(f));
+        }
+        if let Some(e) = ran.error {
+            quarantine.save();
+            return Err(e);
         }
     }
     progress(shaders.len() as u32);
@@ -184,8 +188,10 @@ pub struct Verified {
     pub backend: String,
     /// What of the table was run.
     pub parts: Vec<Part>,
-    /// It was not run to the end.
+    /// It was not run to the end, as it was not to go on.
     pub interrupted: bool,
+    /// It was not run to the end, as the device did not.
+    pub error: Option<Error>,
     /// Everything that differed, by repetition.
     pub failures: Vec<Failure>,
     /// All in quarantine on this device now.
@@ -214,7 +220,7 @@ pub(super) fn verify(
     go_on: &mut dyn FnMut(&'static str, usize, usize) -> bool,
 ) -> Result<Verified> {
     let (mut parts, mut all) = (Vec::new(), Vec::new());
-    let mut interrupted = false;
+    let (mut interrupted, mut error) = (false, None);
     for (i, &name) in which.iter().enumerate() {
         let mut go_on = || go_on(name, i, which.len());
         interrupted = !go_on();
@@ -224,7 +230,7 @@ pub(super) fn verify(
         let mut cases = selftest::cases_of(name, &gpu.caps);
         cases.retain(|c| c.fits(&gpu.caps));
         let (n, variants) = (cases.len(), blame::variants(&cases).len());
-        let ran = blame::run(gpu, cases, None, repeat, &mut go_on)?;
+        let ran = blame::run(gpu, cases, None, repeat, &mut go_on);
         ran.right.iter().for_each(|s| quarantine.pass(s, repeat));
         ran.failures.iter().for_each(|f| quarantine.catch(f));
         quarantine.save();
@@ -235,8 +241,9 @@ pub(super) fn verify(
             variants,
             runs: ran.runs,
         });
-        interrupted = ran.runs < repeat;
-        if interrupted {
+        error = ran.error;
+        interrupted = ran.runs < repeat && error.is_none();
+        if interrupted || error.is_some() {
             break;
         }
     }
@@ -246,6 +253,7 @@ pub(super) fn verify(
         backend: gpu.backend.clone(),
         parts,
         interrupted,
+        error,
         failures: all,
         quarantined: quarantine.all(),
     })

@@ -2,6 +2,7 @@
 //! sequences fed again as they are needed, and the answers go on with the same tokens. At most twice a
 //! minute: what is lost more often is better told than hidden.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::load::{Engine, on_device};
@@ -52,6 +53,7 @@ impl Engine {
         let info = |_: &Gpu, _: &Program| self.info().clone();
         let again = Some(&self.again);
         let (new, _) = on_device(&info, &self.model, &o, again, start, &mut |_| ())?;
+        *self.gpu.borrow_mut() = Arc::downgrade(&new.program().gpu);
         scheduler.take_seat(new);
         let ms = start.elapsed().as_millis();
         tracing::warn!("device {device} is there again after {ms} ms; the answer goes on");

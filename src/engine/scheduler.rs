@@ -11,7 +11,7 @@ use super::pages::Pages;
 use super::recorder::Job;
 use super::seat::Seat;
 use super::verify::Verifier;
-use crate::gpu::{Gpu, GpuProgram, StepTime};
+use crate::gpu::{GpuProgram, StepTime};
 use crate::kernel::params::Slot as SlotState;
 use crate::plan::sizes::RING_LEN;
 use crate::plan::{Batch, BufId, Io, Sizes, Which};
@@ -50,7 +50,7 @@ pub struct Scheduler {
 }
 
 /// The error of work for a device that was lost and could not be opened again; it can be tried once more.
-fn gone(device: &str) -> Error {
+pub(super) fn gone(device: &str) -> Error {
     Error::DeviceLost {
         device: device.into(),
         reason: "and it was not there again".into(),
@@ -80,13 +80,15 @@ impl Scheduler {
     pub(super) fn leave(&mut self) {
         self.seat = None;
         self.give_up();
-        self.pages = Pages::new(self.sizes.slots, self.sizes.pages_per_slot);
     }
 
-    /// Goes on with the seat of a scheduler that was loaded with the same sizes.
+    /// Goes on with all that a scheduler of the same context and slots has on the device.
     pub(super) fn take_seat(&mut self, new: Scheduler) {
-        assert_eq!(new.sizes, self.sizes, "a load of other sizes");
+        let same = |s: &Sizes| (s.context, s.slots);
+        assert_eq!(same(&new.sizes), same(&self.sizes), "a load of other sizes");
         (self.seat, self.io) = (new.seat, new.io);
+        // A plan around other variants may cut chunks and logits in another way.
+        (self.sizes, self.pages) = (new.sizes, new.pages);
     }
 
     /// After an error in the middle of a step nobody knows how far the device went: no slot goes on from
@@ -101,13 +103,10 @@ impl Scheduler {
         self.seat.as_mut().ok_or_else(|| gone(&self.device))
     }
 
-    /// The device.
-    pub(super) fn gpu(&self) -> Result<Arc<Gpu>> {
-        let seat = self.seat.as_ref().ok_or_else(|| gone(&self.device))?;
-        Ok(seat.program.gpu.clone())
-    }
-
     /// The loaded program.
+    ///
+    /// # Panics
+    /// Where the device was lost and could not be opened again.
     pub fn program(&self) -> &Arc<GpuProgram> {
         let seat = self.seat.as_ref().expect("a device");
         &seat.program

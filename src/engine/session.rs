@@ -118,7 +118,7 @@ impl<'e> Session<'e> {
     }
 
     pub(super) fn chunk(&self) -> usize {
-        self.engine.scheduler.borrow().program().program.sizes.chunk as usize
+        self.engine.scheduler.borrow().sizes.chunk as usize
     }
 
     /// Whether the cache is still the one this sequence was fed to; if not, none of it is in there.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::contest::{self, Change, Effort, Tried};
+use super::contest::{self, Change, Effort, Outcome, Tried};
 use super::quarantine::Quarantine;
 use super::verdicts::Verdicts;
 use crate::Result;
 use crate::gpu::Gpu;
-use crate::kernel::{Caps, Shader};
+use crate::kernel::Caps;
 use crate::model::Model;
 use crate::plan::product::Cut;
 use crate::plan::sizes::stride;
@@ -160,7 +160,6 @@ pub(super) fn measure(
     let mut todo = wanted(program);
     todo.retain(|w| !known.has(w.shape) && w.bytes >= o.least);
     let effort = effort(&gpu.caps, o);
-    let barred = |s: &Shader| quarantine.caught(s).map(|c| format!("in quarantine: {c}"));
     let mut report = TuneReport::default();
     // The longest that the trial of a cut took so far, mostly its compilation.
     let mut per_cut: Option<Duration> = None;
@@ -168,7 +167,7 @@ pub(super) fn measure(
     for (i, w) in todo.into_iter().enumerate() {
         progress(i, total);
         let left = || o.budget.saturating_sub(start.elapsed());
-        let mut cuts = candidates(&gpu.caps, stride(w.shape.k), w.shape.cols);
+        let all = candidates(&gpu.caps, stride(w.shape.k), w.shape.cols);
         let caps = small(&gpu.caps, model, &w);
         let build = |cut: Cut| {
             let mut tuning = Tuning::default();
@@ -177,31 +176,59 @@ pub(super) fn measure(
         };
         let run = |cuts: &[Cut]| {
             let begin = Instant::now();
-            let found = contest::run(gpu, &build, w.shape, cuts, effort, o.change, &barred);
+            let found = contest::run(gpu, &build, w.shape, cuts, effort, o.change);
             found.map(|found| (found, begin.elapsed() / cuts.len() as u32))
         };
-        if per_cut.is_none() && !left().is_zero() {
-            per_cut = Some(run(&cuts[..1])?.1);
+        // What is in quarantine takes no part.
+        let caught = |cut: &Cut| {
+            let program = build(*cut);
+            let caught =
+                contest::variants(&program, w.shape).find_map(|s| quarantine.caught(&s))?;
+            let outcome = Outcome::Failed(format!("in quarantine: {caught}"));
+            Some(Tried { cut: *cut, outcome })
+        };
+        let mut tried: Vec<Option<Tried>> = all.iter().map(caught).collect();
+        let open = all
+            .iter()
+            .zip(&tried)
+            .filter(|(_, caught)| caught.is_none());
+        let mut cuts: Vec<Cut> = open.map(|(cut, _)| *cut).collect();
+        let (mut chosen, mut bytes) = (None, 0);
+        if !cuts.is_empty() {
+            if per_cut.is_none() && !left().is_zero() {
+                per_cut = Some(run(&cuts[..1])?.1);
+            }
+            let least = cuts.len().min(2);
+            let time = per_cut.unwrap_or_default().as_secs_f64().max(1e-6);
+            cuts.truncate((left().as_secs_f64() / time) as usize);
+            if cuts.len() < least {
+                report.left.push(w.shape);
+                continue;
+            }
+            let (found, took) = run(&cuts)?;
+            per_cut = per_cut.max(Some(took));
+            bytes = found.bytes;
+            if let Some(best) = found.chosen {
+                known.set(w.shape, cuts[best]);
+                chosen = all.iter().position(|cut| *cut == cuts[best]);
+            }
+            for t in found.tried {
+                let at = all.iter().position(|cut| *cut == t.cut);
+                tried[at.expect("one of them")] = Some(t);
+            }
         }
-        let time = per_cut.unwrap_or_default().as_secs_f64().max(1e-6);
-        cuts.truncate((left().as_secs_f64() / time) as usize);
-        if cuts.len() < 2 {
-            report.left.push(w.shape);
-            continue;
+        if chosen.is_none() {
+            tracing::warn!("no way of computing {} is right on this device", w.label);
         }
-        let (found, took) = run(&cuts)?;
-        per_cut = per_cut.max(Some(took));
-        match found.chosen {
-            Some(best) => known.set(w.shape, cuts[best]),
-            None => tracing::warn!("no way of computing {} is right on this device", w.label),
-        }
+        // Ways that there was no time for come last.
+        chosen = chosen.map(|i| tried[..i].iter().flatten().count());
         report.measured.push(Measured {
             shape: w.shape,
             label: w.label,
             count: w.count,
-            bytes: found.bytes,
-            tried: found.tried,
-            chosen: found.chosen,
+            bytes,
+            tried: tried.into_iter().flatten().collect(),
+            chosen,
         });
     }
     progress(total, total);
@@ -271,13 +298,13 @@ pub(super) fn tuning(
         Tune::Off | Tune::Cached(_) => false,
     };
     if first_load {
-        let o = TuneOptions::default();
+        let (o, before) = (TuneOptions::default(), known.clone());
         match measure(gpu, model, program, &mut known, quarantine, &o, progress) {
             Ok(r) => report = r,
             Err(e) if e.ends_device() => return Err(e),
             Err(e) => tracing::warn!("tuning ended early: {e}"),
         }
-        if !report.measured.is_empty() {
+        if known != before {
             verdicts.keep(&known);
         }
     }
@@ -295,11 +322,12 @@ pub(super) fn anew(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<TuneReport> {
     let mut known = Tuning::default();
-    let report = measure(gpu, model, program, &mut known, quarantine, o, progress)?;
+    let report = measure(gpu, model, program, &mut known, quarantine, o, progress);
+    // What was found before something went wrong was found.
     if let Some(dir) = folder {
         Verdicts::of(dir, gpu).keep(&known);
     }
-    Ok(report)
+    report
 }
 
 /// In words, each shape whose cut is another than the usual one.

@@ -350,6 +350,11 @@ impl Gpu {
         }
     }
 
+    /// Forgets a refused command, whose consequences are dealt with.
+    pub fn forgive(&self) {
+        self.trouble.forgive();
+    }
+
     /// The error of a device that does not answer, or that said why it cannot.
     pub(super) fn stuck(&self, reason: String) -> Error {
         let stuck = || Error::DeviceStuck {

@@ -49,6 +49,11 @@ impl Trouble {
         Some(Error::DeviceRejects { device, reason })
     }
 
+    /// A command that was refused is no longer told.
+    pub fn forgive(&self) {
+        self.state().rejects = None;
+    }
+
     /// Whoever panicked while holding the lock left texts behind, and texts are all there is.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())

@@ -97,6 +97,8 @@ pub fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
     let entry = gpu.fault.as_ref().map_or("main", |f| f.entry(shader));
     let compile = |source: wgpu::ShaderSource<'_>| {
         let scope = gpu.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        // What a driver's own compiler does not take.
+        let driver = gpu.device.push_error_scope(wgpu::ErrorFilter::Internal);
         let module = trusted::module(&gpu.device, &label, source);
         let pipeline = gpu
             .device
@@ -111,7 +113,11 @@ pub fn make(gpu: &Gpu, shader: &Shader) -> Result<Pipeline> {
                 },
                 cache: gpu.cache.get(),
             });
-        match pollster::block_on(scope.pop()) {
+        let errors = [
+            pollster::block_on(driver.pop()),
+            pollster::block_on(scope.pop()),
+        ];
+        match errors.into_iter().flatten().next() {
             None => Ok(pipeline),
             Some(e) => Err(e.to_string()),
         }

@@ -49,11 +49,12 @@ fn join(cases: &[Case]) -> Program {
     Program::alone(buffers, body)
 }
 
-/// What came of a run.
+/// What came of a run, however it ended.
+#[derive(Default)]
 pub struct Ran {
     /// Per case each result that differed, in each repetition.
     pub failures: Vec<Vec<Failure>>,
-    /// Whole repetitions; fewer than were asked for: it was not to go on.
+    /// Whole repetitions; fewer than were asked for: it was not to go on, or could not.
     pub runs: u32,
 }
 
@@ -65,23 +66,27 @@ pub fn run(
     twin: &[Case],
     repeat: u32,
 ) -> Result<Vec<Vec<Failure>>> {
-    Ok(run_while(gpu, device, twin, repeat, &mut || true)?.failures)
+    let mut ran = Ran::default();
+    run_while(gpu, device, twin, repeat, &mut || true, &mut ran)?;
+    Ok(ran.failures)
 }
 
-/// The same as long as `go_on` says so, which is asked before each case.
+/// The same as long as `go_on` says so, which is asked before each case. What was found is in `ran` after an error,
+/// too.
 pub fn run_while(
     gpu: &Arc<Gpu>,
     device: &[Case],
     twin: &[Case],
     repeat: u32,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Ran> {
-    let mut ran = Ran {
+    ran: &mut Ran,
+) -> Result<()> {
+    *ran = Ran {
         failures: vec![Vec::new(); device.len()],
         runs: 0,
     };
     if !go_on() {
-        return Ok(ran);
+        return Ok(());
     }
     let g = GpuProgram::load(gpu.clone(), join(device), &mut |_| ())?;
     let mut cpu = Runner::new(Arc::new(join(twin)));
@@ -89,7 +94,7 @@ pub fn run_while(
     let batches = twin.iter().flat_map(|c| vec![c.batch; c.steps.len()]);
     for (step, batch) in twins.decode.body.iter().zip(batches) {
         if !go_on() {
-            return Ok(ran);
+            return Ok(());
         }
         cpu.step(step, batch);
     }
@@ -100,7 +105,7 @@ pub fn run_while(
         let (mut first, mut step) = (0, 0);
         for (case, failures) in device.iter().zip(&mut ran.failures) {
             if !go_on() {
-                return Ok(ran);
+                return Ok(());
             }
             let written = case.written();
             for i in 0..case.steps.len() {
@@ -131,7 +136,7 @@ pub fn run_while(
         }
         ran.runs = run;
     }
-    Ok(ran)
+    Ok(())
 }
 
 /// Gives what was written its first contents again (but for textures, which are not added to).

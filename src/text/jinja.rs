@@ -62,12 +62,17 @@ fn literal(text: &str) -> usize {
     text.len()
 }
 
-/// Length of the tag that `text` begins with, up to the `close` that stands in no string.
+/// Length of the tag that `text` begins with, up to the `close` that stands in no string and no bracket.
 fn tag_end(text: &str, close: &str) -> usize {
-    let mut at = 2;
+    let (mut at, mut depth) = (2, 0);
     while let Some(c) = text[at..].chars().next() {
-        if text[at..].starts_with(close) {
+        if depth == 0 && text[at..].starts_with(close) {
             return at + close.len();
+        }
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
         }
         at += literal(&text[at..]).max(c.len_utf8());
     }
@@ -210,6 +215,10 @@ mod tests {
             (
                 "{{ [1] * 9 }}{{ f(*a, 2 ** 3) * 'b*c' }}{# 2 * 3 #}*",
                 "{{ [1] * (1|abs) * 9 }}{{ f(*a, 2 ** 3) * (1|abs) * 'b*c' }}{# 2 * 3 #}*",
+            ),
+            (
+                "{{ {'a': {'b': 1}} ~ 2 * x }}2 * 3",
+                "{{ {'a': {'b': 1}} ~ 2 * (1|abs) * x }}2 * 3",
             ),
             ("{{ 'open", "{{ 'open"),
             ("{{ '%s' % ", "{{ '%s' | format()"),

@@ -14,8 +14,8 @@ use tokstep::{Error, Result, models, selftest};
 /// Every variant of every kernel that the device could use runs many cases of odd sizes, again and again, since
 /// some drivers err only now and then. A variant that gives a wrong number once is put into quarantine: it is
 /// not used on this device any more, until the driver or Tokstep changes, or --forget. With a model, each step of
-/// its plans is compared too, on its own weights. Ctrl-C ends it with a report of what was run so far and exit code 130 (1 if anything was wrong);
-/// what was not run to the end does not count as right.
+/// its plans is compared too, on its own weights. Ctrl-C ends it with a report of what was run so far and exit code
+/// 130 (1 if anything was wrong); what was not run to the end does not count as right.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -16,7 +16,8 @@ build:
 
 # Everything, on whatever Vulkan device there is (lavapipe if none).
 # (Mesa's device-select layer complains where there is no desktop session; tests pick devices themselves.)
-# Then what runs kernels once more, with no more of the device than a browser gives.
+# Then what needs a device once more, with no more of it than a browser gives (the goldens of real models only
+# in test-all).
 test test-all: export NODEVICE_SELECT = 1
 test:
 	@scripts/vulkan.sh
@@ -24,12 +25,12 @@ test:
 	cargo test --locked
 	TOKSTEP_LIMITS=browser cargo test --locked $(NARROW)
 
-NARROW = --test kernels --test models --test decode_loop --test shards --test sampling_gpu
+NARROW = $(addprefix --test ,kernels models decode_loop shards sampling_gpu verify sessions load tune synth soak \
+	run bench lost proofs)
 
 # Everything with all limits, and what needs a device with small ones as well and on SwiftShader, whose
-# loader file SWIFTSHADER_ICD names.
-GPU_TESTS = $(NARROW) --test verify --test sessions --test load --test tune --test synth --test soak \
-	--test golden --test run --test bench --test lost --test proofs
+# loader file SWIFTSHADER_ICD names; the real models' goldens with each of them, which takes over an hour.
+GPU_TESTS = $(NARROW) --test golden
 SWIFTSHADER_ICD ?= $(firstword $(wildcard /usr/lib/chromium/vk_swiftshader_icd.json \
 	/usr/share/vulkan/icd.d/vk_swiftshader_icd.json))
 test-all:

@@ -4,7 +4,7 @@
 mod text;
 
 use std::path::PathBuf;
-use text::{again, foreign, tensor_type};
+use text::{again, foreign, own_numbers, quarantined, tensor_type};
 
 /// Short form used throughout the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -539,16 +539,22 @@ pub enum Error {
         evidence: String,
     },
     #[error(
-        "{variants} kernel variants compute wrong numbers on {device}; they are in quarantine and will not be \
-         used there (tell the driver's makers)"
+        "{variants} kernel variants compute wrong numbers on {device} or are refused there{}; tell the driver's makers",
+        quarantined(*kept)
     )]
-    WrongVariants { variants: usize, device: String },
+    WrongVariants {
+        variants: usize,
+        device: String,
+        /// Whether the next load will know.
+        kept: bool,
+    },
     #[error("interrupted: {what}")]
     Interrupted { what: &'static str },
     #[error("the fault to plant, {text:?}: {reason}")]
     Fault { text: String, reason: String },
     #[error(
-        "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}"
+        "step {step} of {plan} ({label}, {shader}) differs between {device} and the CPU: {detail}{}",
+        own_numbers(*finite)
     )]
     Verify {
         plan: &'static str,
@@ -557,6 +563,8 @@ pub enum Error {
         shader: String,
         device: String,
         detail: String,
+        /// Neither is infinite or no number at all.
+        finite: bool,
     },
 
     // --- models by name (models/) ----------------------------------------------------------

@@ -162,6 +162,26 @@ fn broken_files() {
 }
 
 /// A variable that names a driver that is not there is no fault of the model's.
+/// Also where the device's stages come upon it.
+fn the_file_is_blamed_for_what_is_the_files() {
+    for name in [
+        "w_all_nan",
+        "tok_more_tokens_than_rows",
+        "arch_missing",
+        "t_dims_swapped",
+    ] {
+        let path = case(&format!("cases/gguf/{name}.gguf"));
+        let (r, code, _) = report(&["-m", path.to_str().unwrap()], &[]);
+        let verdict = r["verdict"].as_str().unwrap();
+        assert_eq!(code, 1, "{name}");
+        assert_eq!(verdict, "the file is at fault, not this machine", "{name}");
+        let failed = |s: &&Value| s["status"] == "failed";
+        for s in r["stages"].as_array().unwrap().iter().filter(failed) {
+            assert_eq!(s["fault_of"], "file", "{name}: {s}");
+        }
+    }
+}
+
 fn a_driver_that_is_not_there() {
     let model = case(CHATML);
     for (name, value) in [
@@ -239,6 +259,10 @@ fn main() {
         gpu_trial("a_model_that_is_well", a_model_that_is_well),
         gpu_trial("a_device_with_small_limits", a_device_with_small_limits),
         gpu_trial("the_machine_alone", the_machine_alone),
+        gpu_trial(
+            "the_file_is_blamed_for_what_is_the_files",
+            the_file_is_blamed_for_what_is_the_files,
+        ),
         gpu_trial("broken_files", broken_files),
         gpu_trial("reports_tell_no_names", reports_tell_no_names),
     ];

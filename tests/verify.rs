@@ -4,6 +4,8 @@
 #[path = "common/cli.rs"]
 mod cli;
 mod common;
+#[path = "common/patch.rs"]
+mod patch;
 
 use std::path::Path;
 use std::process::Command;
@@ -104,11 +106,71 @@ fn a_broken_model_costs_no_report() {
     assert!(o.stdout.is_empty() && stderr(&o).contains("no/such/model.gguf"));
 }
 
+/// A step that both sides find too large differs for the file's sake: nothing is held against the device.
+fn numbers_of_the_file_are_not_the_devices_fault() {
+    let cache = tempfile::tempdir().unwrap();
+    let path = cache.path().join("large.gguf");
+    let spoil = |t: &tokstep::gguf::TensorInfo, data: &mut Vec<u8>| {
+        if t.name == "blk.0.ffn_norm.weight" {
+            data[40..44].copy_from_slice(&3e38f32.to_le_bytes());
+        }
+    };
+    let model = common::case("cases/models/llama_f32.gguf");
+    std::fs::write(&path, patch::file(&model, |_| (), spoil)).unwrap();
+    let args = ["verify", "--repeat", "1", "--json", "-m"];
+    let o = command(&[&args[..], &[path.to_str().unwrap()]].concat())
+        .env("TOKSTEP_CACHE", cache.path())
+        .output()
+        .unwrap();
+    let (r, err) = report(&o, 1);
+    assert_eq!(r["quarantined"], serde_json::json!([]), "{err}");
+    assert!(!r["model_error"].is_null());
+    for part in r["parts"].as_array().unwrap() {
+        assert_eq!(part["runs"], 1);
+    }
+}
+
+/// What could not be kept is not promised.
+fn a_quarantine_that_is_not_kept_is_told() {
+    let cache = tempfile::tempdir().unwrap();
+    let file = cache.path().join("a file");
+    std::fs::write(&file, "").unwrap();
+    for (cache, kept) in [(cache.path(), true), (&*file, false)] {
+        let o = command(&[
+            "verify",
+            "--repeat",
+            "1",
+            "--json",
+            "--fault",
+            "take_row/refused",
+        ])
+        .env("TOKSTEP_CACHE", cache)
+        .output()
+        .unwrap();
+        let err = stderr(&o);
+        let r: Value = serde_json::from_slice(&o.stdout).unwrap();
+        assert_eq!((o.status.code(), &r["kept"]), (Some(1), &Value::Bool(kept)));
+        assert_eq!(err.contains("in quarantine"), kept, "{err}");
+        assert_eq!(err.contains("TOKSTEP_CACHE"), !kept, "{err}");
+        assert_eq!(err.contains("not kept"), !kept, "{err}");
+        let caught = r["quarantined"][0]["evidence"].as_str().unwrap();
+        assert!(caught.lines().count() == 1, "{caught}");
+    }
+}
+
 fn main() {
     let mut trials = vec![
         common::gpu_trial(
             "whole_answers_agree_step_by_step",
             whole_answers_agree_step_by_step,
+        ),
+        common::gpu_trial(
+            "numbers_of_the_file_are_not_the_devices_fault",
+            numbers_of_the_file_are_not_the_devices_fault,
+        ),
+        common::gpu_trial(
+            "a_quarantine_that_is_not_kept_is_told",
+            a_quarantine_that_is_not_kept_is_told,
         ),
         common::gpu_trial(
             "a_broken_model_costs_no_report",

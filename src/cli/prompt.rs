@@ -159,25 +159,33 @@ fn break_up<'a>(text: &'a str, specials: &[String]) -> Cow<'a, str> {
     result
 }
 
+/// A text longer than this is none that was meant, such as an endless device file.
+const LONGEST: u64 = 256 << 20;
+
 /// A whole file of UTF-8 text.
 pub fn read_text(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(|source| Error::Io {
-        path: path.into(),
-        source,
-    })?;
-    utf8(path, bytes)
+    let file = std::fs::File::open(path);
+    read_all(path, file)
 }
 
 /// All of standard input.
 pub fn read_stdin() -> Result<String> {
-    let path = Path::new("standard input");
+    read_all(Path::new("standard input"), Ok(io::stdin()))
+}
+
+fn read_all(path: &Path, from: io::Result<impl Read>) -> Result<String> {
     let mut bytes = vec![];
-    io::stdin()
-        .read_to_end(&mut bytes)
-        .map_err(|source| Error::Io {
-            path: path.into(),
-            source,
-        })?;
+    let read = from.and_then(|from| from.take(LONGEST + 1).read_to_end(&mut bytes));
+    let short = read.and_then(|_| match bytes.len() as u64 <= LONGEST {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "more than 256 MiB of text; give a shorter one",
+        )),
+    });
+    short.map_err(|source| Error::Io {
+        path: path.into(),
+        source,
+    })?;
     utf8(path, bytes)
 }
 

@@ -94,6 +94,7 @@ pub fn run(args: &VerifyArgs) -> Result<()> {
         variants => Err(Error::WrongVariants {
             variants,
             device: verified.device,
+            kept: verified.kept,
         }),
     }
 }
@@ -126,6 +127,7 @@ fn steps_of(model: &str, path: &Path, options: &EngineOptions) -> Result<Steps> 
         shader,
         label,
         detail,
+        finite: true,
         ..
     }) = &found
     {
@@ -192,6 +194,7 @@ fn report(
             "repeat": args.repeat,
             "parts": parts.collect::<Vec<_>>(),
             "failures": failures.collect::<Vec<_>>(),
+            "kept": v.kept,
             "quarantined": v.quarantined.iter().map(caught).collect::<Vec<_>>(),
             "error": v.error.as_ref().map(Error::to_string),
             "model_steps": steps.map(|s| s.n),

@@ -30,15 +30,21 @@ impl Kept {
         }
     }
 
-    /// Writes these tables; those there were are gone. Where that cannot be done the next run finds out again.
-    pub fn keep(&self, tables: &[(&str, &Map<String, Value>)]) {
+    /// Writes these tables; those there were are gone. Whether that could be done: if not, the next run knows what
+    /// this one did.
+    pub fn keep(&self, tables: &[(&str, &Map<String, Value>)]) -> bool {
         let mut all = json!({"key": self.key});
         for (name, table) in tables {
             all[*name] = Value::Object((*table).clone());
         }
-        if let Err(e) = self.write(&all) {
-            tracing::debug!("{}: not kept: {e}", self.path.display());
+        let written = self.write(&all);
+        if let Err(e) = &written {
+            tracing::warn!(
+                "{}: what was found out is not kept: {e}",
+                self.path.display()
+            );
         }
+        written.is_ok()
     }
 
     fn write(&self, value: &Value) -> std::io::Result<()> {
@@ -63,7 +69,7 @@ impl Kept {
             tracing::debug!("{}: ignored, {why}", self.path.display());
             Map::new()
         };
-        let text = match std::fs::read_to_string(&self.path) {
+        let text = match read(&self.path) {
             Ok(text) => text,
             Err(e) => return ignored(&e.to_string()),
         };
@@ -78,6 +84,18 @@ impl Kept {
             Some(Value::Object(table)) => table,
             _ => ignored("a table is missing"),
         }
+    }
+}
+
+/// What we write is a file, and no longer than this.
+const LARGEST: u64 = 4 << 20;
+
+/// Reads a file that may be somebody else's by now.
+fn read(path: &Path) -> std::io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    match about.is_file() && about.len() <= LARGEST {
+        true => std::fs::read_to_string(path),
+        false => Err(std::io::Error::other("it is not what was written here")),
     }
 }
 

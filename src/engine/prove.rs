@@ -196,6 +196,8 @@ pub struct Verified {
     pub failures: Vec<Failure>,
     /// All in quarantine on this device now.
     pub quarantined: Vec<Caught>,
+    /// Whether the next load will know all this.
+    pub kept: bool,
 }
 
 /// A part of the table.
@@ -220,7 +222,7 @@ pub(super) fn verify(
     go_on: &mut dyn FnMut(&'static str, usize, usize) -> bool,
 ) -> Result<Verified> {
     let (mut parts, mut all) = (Vec::new(), Vec::new());
-    let (mut interrupted, mut error) = (false, None);
+    let (mut interrupted, mut error, mut kept) = (false, None, true);
     for (i, &name) in which.iter().enumerate() {
         let mut go_on = || go_on(name, i, which.len());
         interrupted = !go_on();
@@ -233,7 +235,7 @@ pub(super) fn verify(
         let ran = blame::run(gpu, cases, None, repeat, &mut go_on);
         ran.right.iter().for_each(|s| quarantine.pass(s, repeat));
         ran.failures.iter().for_each(|f| quarantine.catch(f));
-        quarantine.save();
+        kept &= quarantine.save();
         all.extend(ran.failures);
         parts.push(Part {
             name,
@@ -256,6 +258,7 @@ pub(super) fn verify(
         error,
         failures: all,
         quarantined: quarantine.all(),
+        kept,
     })
 }
 

@@ -79,12 +79,12 @@ impl Quarantine {
     pub fn catch_named(&mut self, variant: &str, evidence: &str) {
         self.good.remove(variant);
         let bad = self.bad.entry(variant);
-        bad.or_insert_with(|| json!(evidence));
+        bad.or_insert_with(|| json!(one_line(evidence)));
     }
 
-    /// Writes all that is known, with what another process found meanwhile.
-    pub fn save(&mut self) {
-        let Some(file) = &self.file else { return };
+    /// Writes all that is known, with what another process found meanwhile; whether the next load will know it.
+    pub fn save(&mut self) -> bool {
+        let Some(file) = &self.file else { return false };
         for (name, why) in file.table("bad") {
             self.bad.entry(name).or_insert(why);
         }
@@ -92,7 +92,7 @@ impl Quarantine {
             self.good.entry(name).or_insert(runs);
         }
         self.good.retain(|name, _| !self.bad.contains_key(name));
-        file.keep(&[("good", &self.good), ("bad", &self.bad)]);
+        file.keep(&[("good", &self.good), ("bad", &self.bad)])
     }
 
     /// Forgets everything.
@@ -107,9 +107,17 @@ impl Quarantine {
 
 fn caught(name: &str, why: &Value) -> Caught {
     Caught {
-        variant: name.into(),
-        evidence: why.as_str().unwrap_or("no evidence was kept").into(),
+        variant: one_line(name),
+        evidence: one_line(why.as_str().unwrap_or("no evidence was kept")),
     }
+}
+
+/// What a driver says may have many lines, and what lies in a file may hold anything.
+fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
+    let line = words.join(" ");
+    line.chars().take(1000).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! sensor belongs to the device we run on no system says, so all that measure chips are read and
 //! the highest counts; its name is told with the value.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -263,13 +263,27 @@ fn highest(all: impl Iterator<Item = Reading>) -> Option<Reading> {
 
 /// A file's trimmed text; an error says which file and why, or nothing where there is no such file
 /// or a sensor is asleep.
+/// A sensor is a small file; a pipe would not end, and what is no text is no name.
 fn read(file: &Path) -> Result<String, Option<String>> {
-    std::fs::read_to_string(file)
-        .map(|t| t.trim().to_owned())
-        .map_err(|e| match e.kind() {
-            ErrorKind::NotFound => None,
-            _ => Some(format!("{}: {e}", file.display())),
-        })
+    let small = || -> std::io::Result<String> {
+        if !std::fs::metadata(file)?.is_file() {
+            return Err(std::io::Error::other("it is no file"));
+        }
+        let mut bytes = vec![];
+        std::fs::File::open(file)?
+            .take(4096)
+            .read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let clean = text
+            .trim()
+            .chars()
+            .filter(|c| !c.is_control() || *c == '\n');
+        Ok(clean.collect())
+    };
+    small().map_err(|e| match e.kind() {
+        ErrorKind::NotFound => None,
+        _ => Some(format!("{}: {e}", file.display())),
+    })
 }
 
 fn text(file: &Path) -> Option<String> {

@@ -123,7 +123,9 @@ mod tests {
         assert_ne!(v.0.path, other.0.path);
         std::fs::copy(&v.0.path, &other.0.path).unwrap();
         assert_eq!(read(&other), Tuning::default());
-        for bad in ["", "{", "[1]", "null", &good[..good.len() / 2]] {
+        // What is far too long is not even read.
+        let long = "[".repeat(5 << 20);
+        for bad in [&*long, "", "{", "[1]", "null", &good[..good.len() / 2]] {
             std::fs::write(&v.0.path, bad).unwrap();
             assert_eq!(read(&v), Tuning::default(), "{bad:?}");
         }

@@ -57,6 +57,7 @@ impl Verifier {
                         label: step.label.clone(),
                         shader: step.shader.to_string(),
                         device: p.gpu.name.clone(),
+                        finite: d.got.is_finite() && d.want.is_finite(),
                         detail: format!("{} ({}): {d}", bind.name, program.buffers[bind.buf].name),
                     });
                 }

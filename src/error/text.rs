@@ -27,3 +27,25 @@ pub(super) fn again(times: u32) -> String {
         n => format!(", {n} times within a minute"),
     }
 }
+
+/// What becomes of variants that were caught.
+pub(super) fn quarantined(kept: bool) -> &'static str {
+    match kept {
+        true => "; they are in quarantine and will not be used there",
+        false => {
+            ", but that could not be kept, and later loads will use them: make room in Tokstep's cache folder, or \
+             name another one with TOKSTEP_CACHE"
+        }
+    }
+}
+
+/// Who else may be at fault where a step differs.
+pub(super) fn own_numbers(finite: bool) -> &'static str {
+    match finite {
+        true => "",
+        false => {
+            "; numbers as large as these come from the model's weights rather than from the device, so nothing is \
+             put into quarantine: `tokstep doctor -m` looks at the file"
+        }
+    }
+}

@@ -13,7 +13,7 @@ use tokstep::{Error, Result};
 /// What a tokenizer must give back: letters with and without accents, digits, other scripts, signs.
 const SAMPLE: &str = "Hello, world! It's 1984: café, naïve; 你好, Привет 🙂 x = {a: [1, 2]}\n\tend";
 
-const AGAIN: &str = "download or convert the file again, with a current converter";
+pub(super) const AGAIN: &str = "download or convert the file again, with a current converter";
 
 /// Looks at the file; what was opened.
 pub fn stages(d: &mut Doctor, model: &str) -> Result<Option<Gguf>> {

@@ -1,6 +1,7 @@
 //! The stages of the device at work: limits, kernels, one token, speed.
 
 use super::Doctor;
+use super::file::AGAIN;
 use super::stage::{Outcome, Whose};
 use std::cell::RefCell;
 use tokstep::engine::{Engine, EngineOptions, GenerateOptions, SampleOptions, fit};
@@ -39,8 +40,10 @@ pub fn stages(
     d.stage("limits", Whose::Machine, &["device"], || {
         limits(gguf, device, profile)
     })?;
+    // A file with which something is wrong proves nothing of kernels.
+    let sound = gguf.filter(|_| d.went("format") && d.went("tokenizer"));
     d.stage("kernels", Whose::Machine, &["device", "limits"], || {
-        kernels(gguf, &options())
+        kernels(sound, &options())
     })?;
     let needs: &[&str] = match wished {
         true => &["format", "tokenizer", "device", "limits", "kernels"],
@@ -61,7 +64,7 @@ pub fn stages(
                 engine.replace(Some(loaded));
                 outcome
             }
-            Err(e) => Outcome::of(&e, device_advice(&e)),
+            Err(e) => whose(gguf, &e),
         }
     })?;
     d.stage("speed", Whose::Machine, &["token"], || {
@@ -75,6 +78,16 @@ pub fn stages(
             None => Outcome::Skipped("nothing was loaded".into()),
         }
     })
+}
+
+/// An error of what was loaded: errors of a file name it.
+fn whose(gguf: Option<&Gguf>, e: &Error) -> Outcome {
+    let text = e.to_string();
+    let named = |g: &Gguf| text.contains(&*g.path().to_string_lossy());
+    match gguf.is_some_and(named) {
+        true => Outcome::FileFailed(text, AGAIN.into()),
+        false => Outcome::of(e, device_advice(e)),
+    }
 }
 
 /// What to do about an error of a device.
@@ -153,7 +166,7 @@ fn kernels(gguf: Option<&Gguf>, options: &EngineOptions) -> Outcome {
                 steps += n;
                 without.extend(levers);
             }
-            Err(e) => return Outcome::of(&e, device_advice(&e)),
+            Err(e) => return whose(gguf, &e),
         }
     }
     let of = match own {

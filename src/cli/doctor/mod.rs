@@ -68,6 +68,10 @@ impl Doctor {
                 outcome
             }
         };
+        let (whose, outcome) = match outcome {
+            Outcome::FileFailed(wrong, advice) => (Whose::File, Outcome::Failed(wrong, advice)),
+            outcome => (whose, outcome),
+        };
         let stage = Stage {
             name,
             whose,
@@ -78,6 +82,11 @@ impl Doctor {
         }
         self.stages.push(stage);
         Ok(())
+    }
+
+    /// Whether a stage went well.
+    fn went(&self, name: &str) -> bool {
+        self.stages.iter().any(|s| s.name == name && s.went())
     }
 
     fn failed(&self, whose: Whose) -> bool {

@@ -22,6 +22,8 @@ pub enum Outcome {
     Note(String, String),
     /// What is wrong, and what to do.
     Failed(String, String),
+    /// The same, and it is the file's fault, whatever the stage looks at.
+    FileFailed(String, String),
     /// Why it was not tried.
     Skipped(String),
 }
@@ -58,7 +60,9 @@ impl Stage {
         match &self.outcome {
             Outcome::Fine(found) => ("fine", found, None),
             Outcome::Note(found, advice) => ("note", found, Some(advice)),
-            Outcome::Failed(wrong, advice) => ("failed", wrong, Some(advice)),
+            Outcome::Failed(wrong, advice) | Outcome::FileFailed(wrong, advice) => {
+                ("failed", wrong, Some(advice))
+            }
             Outcome::Skipped(why) => ("skipped", why, None),
         }
     }

@@ -90,6 +90,18 @@ fn like_python() {
             "['a-b', 'c']b",
         ),
         (
+            "{{ '{:>5}{:.2f}{a}'.format(1, 2, a='x') }}{{ '{:}>3}'.format(7) }}",
+            "    12.00x}}7",
+        ),
+        (
+            "{{ 'a b  c'.split() }}{{ 'abc' | list }}{{ '-'.join('abc') }}{{ 'a\\nb'.splitlines() }}",
+            "['a', 'b', 'c']['a', 'b', 'c']a-b-c['a', 'b']",
+        ),
+        (
+            "{{ {'k\"': [1, 'é\\n']} | tojson(indent='-', separators=(';', '=')) }}",
+            "{\n-\"k\\\"\"=[\n--1;\n--\"é\\n\"\n-]\n}",
+        ),
+        (
             "{{ 'xay'.removeprefix('x').removesuffix('y') }}{{ '-7'.zfill(4) }}",
             "a-007",
         ),
@@ -145,6 +157,17 @@ fn a_failing_template_names_its_line() {
     );
     let text = run("{{ raise_exception('no') }}").unwrap_err().to_string();
     assert!(text.starts_with("chat template, line 1: no"), "{text}");
+    // What is quoted is short, on one line, and the file's own.
+    let pad = "é".repeat(2_500_000);
+    let long = format!("a\n{pad}{{{{ 2 * m.x.y }}}}{pad}\nb");
+    let loud = "{{ raise_exception('a\\r\\n\\n  b' * 100000) }}";
+    for (source, part) in [(&*long, "{{ 2 * m.x.y }}"), (loud, "line 1: a ba b")] {
+        let text = run(source).unwrap_err().to_string();
+        let shown: String = text.chars().take(1000).collect();
+        assert!(shown.contains(part), "{shown}");
+        assert!(text.chars().count() < 900, "{shown}");
+        assert_eq!(text.lines().count(), 2, "{shown}");
+    }
     assert!(run("{{ strftime_now('%') }}").is_err());
     assert!(run("{{ messages | tojson(indent=1e9) }}").is_err());
     assert!(run("{{ nothing | tojson }}").is_err());
@@ -196,6 +219,31 @@ fn a_hostile_template_is_stopped() {
         "{{ '{0:é>9.9999999999}' .format('a') }}",
         "{{ '%9999999999d' % 1 }}",
         "{{ 'x'.zfill(99999999999) | length }}{{ raise_exception('end') }}",
+        "{{ '{:>90000000000000}'.format(1) }}",
+        "{{ '{:>2000000000}'.format(1) }}",
+        "{{ '{:.2000000000f}'.format(1.5) }}",
+        "{{ '{:}>2000000000}'.format(1) }}",
+        "{{ '{a[}]:>2000000000}'.format(a={'}': 1}) }}",
+        "{{ '{:>{}}'.format(1, 90000000000) }}",
+        "{{ ('{0:>60000}' * 10000).format(1) }}",
+        "{% set s = 'a' * 1000000 %}{{ ('{0}' * 10000).format(s) }}",
+        "{% set s = 'a' * 1000000 %}{{ ('{0[0]}' * 10000).format([s]) }}",
+        "{% set s = 'a' * 1000000 %}{{ range(50000) | list | tojson(separators=(s, s)) }}",
+        "{% set s = 'a' * 1000000 %}{{ {1: 2, 3: 4} | tojson(separators=('', s * 40)) }}",
+        "{% set s = 'a' * 1000000 %}{{ [range(50000) | list] | tojson(indent=s) }}",
+        "{% set s = 'a' * 30000000 %}{{ [s, s] | tojson }}",
+        "{% set s = 'a' * 30000000 %}{{ [1] | tojson(separators=s) }}",
+        "{% set s = 'a' * 30000000 %}{{ s.split('a') | length }}",
+        "{% set s = 'a ' * 15000000 %}{{ s.split() | length }}",
+        "{% set s = 'a' * 30000000 %}{{ s.split('') | length }}",
+        "{% set s = 'a' * 30000000 %}{{ s.rsplit('a') | length }}",
+        "{% set s = '\\n' * 30000000 %}{{ s.splitlines() | length }}",
+        "{% set s = 'a' * 30000000 %}{{ s | split('a') | length }}",
+        "{% set s = '\\n' * 30000000 %}{{ s | lines | length }}",
+        "{% set s = 'a' * 30000000 %}{{ s | list | length }}",
+        "{% set s = 'a' * 30000000 %}{{ s | batch(1) | length }}",
+        "{% set s = 'a' * 30000000 %}{{ ('-' * 63).join(s) | length }}",
+        "{% set s = 'a' * 10000000 %}{% set ns = namespace(x=[]) %}{% for i in range(99) %}{% set ns.x = ns.x + [s.partition('b')] %}{% endfor %}",
         deep.as_str(),
         nest.as_str(),
     ] {

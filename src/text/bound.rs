@@ -87,7 +87,7 @@ pub(super) fn add(env: &mut Environment) {
         "string" string, "upper" upper, "lower" lower, "title" title, "trim" trim, "join" join,
         "escape" escape, "e" escape, "format" format, "sort" sort,
         "unique" unique, "min" min, "max" max, "batch" batch, "slice" slice, "sum" sum, "map" map,
-        "chain" chain, "zip" zip, "replace" replace, "split" split, "lines" lines,
+        "chain" chain, "zip" zip, "replace" replace, "split" split, "lines" lines, "list" list,
     );
     macro_rules! tests {
         ($($name:literal $f:ident),* $(,)?) => {$(
@@ -123,37 +123,122 @@ fn bounded(state: &mut State, name: &str, args: Rest<ValueOrKwargs>) -> Result<V
     let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
     check(state, &args)?;
     if let (".format", Some(text)) = (name, args.first().and_then(Value::as_str)) {
-        ascii_fields(text, b'%', b'%')?;
+        ascii_fields(text)?;
+    }
+    if let Some(text) = args.first().and_then(Value::as_str) {
+        match name {
+            ".split" => parts(state, text, split_count(text, args.get(1), args.get(2)))?,
+            ".lines" => parts(state, text, text.matches('\n').count())?,
+            ".list" | ".batch" | ".slice" | ".sort" | ".unique" | ".map" | ".chain" | ".zip"
+            | ".join" => parts(state, text, text.chars().count())?,
+            _ => {}
+        }
     }
     let made = state.apply_filter(name, &args)?;
     check(state, std::slice::from_ref(&made))?;
     Ok(made)
 }
 
-/// Refuses format strings with anything but ASCII inside a field, on which minijinja panics. A field begins
-/// with `open` and ends with `close`, or where there is no such end with a letter behind its name in brackets.
-pub(super) fn ascii_fields(text: &str, open: u8, close: u8) -> Result<(), Error> {
+/// Pays for a list of parts of a text before it is made; an error if they are too many.
+pub(super) fn parts(state: &State, text: &str, count: usize) -> Result<(), Error> {
+    if count as u64 > LIMIT {
+        let what = "a text that falls into too many parts";
+        return Err(Error::new(ErrorKind::InvalidOperation, what));
+    }
+    state.consume_fuel(count as u64 + text.len() as u64 / 64)
+}
+
+/// How many parts `split` and `rsplit` make, or a few more.
+pub(super) fn split_count(text: &str, at: Option<&Value>, most: Option<&Value>) -> usize {
+    let found = match at.and_then(Value::as_str) {
+        Some(at) => text.matches(at).count(),
+        None => text.split_whitespace().count(),
+    };
+    let most = most.and_then(Value::as_usize).unwrap_or(usize::MAX);
+    found.min(most).saturating_add(1)
+}
+
+/// Refuses printf formats with anything but ASCII inside a field, on which minijinja panics. A field begins
+/// with `%` and ends with another, or a letter behind its name in brackets.
+fn ascii_fields(text: &str) -> Result<(), Error> {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while let Some(start) = bytes[at..].iter().position(|b| *b == open) {
+    while let Some(start) = bytes[at..].iter().position(|b| *b == b'%') {
         at += start + 1;
-        if bytes.get(at) == Some(&open) {
+        if bytes.get(at) == Some(&b'%') {
             at += 1;
             continue;
         }
-        let mut named = open == b'%' && bytes.get(at) == Some(&b'(');
+        let mut named = bytes.get(at) == Some(&b'(');
         while let Some(&b) = bytes.get(at) {
             if !b.is_ascii() {
-                let what = "format: a field of the text holds other characters than ASCII";
-                return Err(Error::new(ErrorKind::InvalidOperation, what));
+                return Err(not_ascii());
             }
             if named {
                 named = b != b')';
-            } else if b == close || open == close && b.is_ascii_alphabetic() {
+            } else if b == b'%' || b.is_ascii_alphabetic() {
                 break;
             }
             at += 1;
         }
+    }
+    Ok(())
+}
+
+fn not_ascii() -> Error {
+    let what = "format: a field of the text holds other characters than ASCII";
+    Error::new(ErrorKind::InvalidOperation, what)
+}
+
+/// The widest field that `str.format` makes.
+const WIDTH: u64 = 1 << 16;
+
+/// Pays for the text of `str.format` before minijinja makes it, which charges nothing; an error for a field of
+/// great width or precision, or one with anything but ASCII, on which minijinja panics. `longest` is that of
+/// the arguments, in bytes.
+pub(super) fn brace_fields(state: &State, text: &str, longest: usize) -> Result<(), Error> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(start) = bytes[at..].iter().position(|b| *b == b'{') {
+        at += start + 1;
+        if bytes.get(at) == Some(&b'{') {
+            at += 1;
+            continue;
+        }
+        let (mut number, mut width) = (0u64, 0u64);
+        let (mut key, mut spec) = (false, false);
+        while let Some(&b) = bytes.get(at) {
+            if !b.is_ascii() {
+                return Err(not_ascii());
+            }
+            number = match b {
+                b'0'..=b'9' => number
+                    .saturating_mul(10)
+                    .saturating_add(u64::from(b - b'0')),
+                _ => 0,
+            };
+            if number > WIDTH {
+                let what = "format: a field with a number above 65536";
+                return Err(Error::new(ErrorKind::InvalidOperation, what));
+            }
+            width = width.max(number);
+            // A brace may stand in a key, and be what a field is filled with.
+            let fill = spec
+                && bytes[at - 1] == b':'
+                && at + 1 < bytes.len()
+                && matches!(bytes[at + 1], b'<' | b'>' | b'^');
+            match b {
+                _ if key => key = b != b']',
+                b'[' if !spec => key = true,
+                b':' => spec = true,
+                b'}' if !fill => break,
+                _ => {}
+            }
+            at += 1;
+        }
+        // 512: any number written out. Width and precision may add up.
+        let bytes = 2 * width + longest as u64 + 512;
+        state.consume_fuel(bytes / 64)?;
     }
     Ok(())
 }

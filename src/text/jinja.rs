@@ -7,6 +7,9 @@
 //! * `a * b` becomes `a * (1|abs) * b`: what is made of constants is made by the compiler, where nothing counts
 //!   it, unless a filter is among them.
 
+/// What goes in front of the `*` of a product.
+pub(super) const FACTOR: &str = "* (1|abs) ";
+
 /// The template for minijinja.
 pub(super) fn for_minijinja(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
@@ -123,7 +126,7 @@ fn times(tag: &str) -> String {
         let operand =
             |c: char| c.is_alphanumeric() || matches!(c, '_' | '\'' | '"' | ')' | ']' | '}');
         if product && tag[..at].trim_end().ends_with(operand) {
-            out.push_str("* (1|abs) ");
+            out.push_str(FACTOR);
         }
         out.push_str(&tag[at..at + len]);
         at += len;

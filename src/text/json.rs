@@ -34,9 +34,10 @@ pub(super) fn tojson(
         let item = if indent.is_some() { "," } else { ", " };
         (item.to_owned(), ": ".to_owned())
     } else {
-        let texts: Vec<Value> = separators.try_iter()?.collect();
-        match &texts[..] {
-            [item, key] => (item.to_string(), key.to_string()),
+        let texts: Vec<Value> = separators.try_iter()?.take(3).collect();
+        let texts: Vec<_> = texts.iter().map(Value::as_str).collect();
+        match texts[..] {
+            [Some(item), Some(key)] => (item.to_owned(), key.to_owned()),
             _ => return Err(fault("tojson: separators are not two strings")),
         }
     };
@@ -60,6 +61,9 @@ fn fault(what: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what)
 }
 
+/// Bytes of JSON that one call may make.
+const BYTES: usize = 32 << 20;
+
 struct Dump<'a, 'b, 'c> {
     state: &'a State<'b, 'c>,
     ascii: bool,
@@ -72,6 +76,14 @@ struct Dump<'a, 'b, 'c> {
 }
 
 impl Dump<'_, '_, '_> {
+    /// Pays for text before it is written: separators and indents make much out of little.
+    fn pay(&self, bytes: usize) -> Result<(), Error> {
+        if bytes > BYTES - self.out.len().min(BYTES) {
+            return Err(fault("tojson: more than 32 MiB of text"));
+        }
+        self.state.consume_fuel(bytes as u64 / 64)
+    }
+
     fn value(&mut self, value: &Value) -> Result<(), Error> {
         self.state.consume_fuel(1)?; // a value that holds another many times grows fast
         match value.kind() {
@@ -91,7 +103,7 @@ impl Dump<'_, '_, '_> {
                     n => float(n),
                 });
             }
-            ValueKind::String => self.string(value.as_str().unwrap_or_default()),
+            ValueKind::String => self.string(value.as_str().unwrap_or_default())?,
             ValueKind::Seq | ValueKind::Iterable => {
                 let items: Vec<Value> = value.try_iter()?.collect();
                 self.block('[', ']', items, |dump, item| dump.value(item))?;
@@ -105,8 +117,9 @@ impl Dump<'_, '_, '_> {
                     pairs.sort_by(|a, b| a.0.cmp(&b.0));
                 }
                 self.block('{', '}', pairs, |dump, (key, value)| {
-                    dump.string(key);
-                    dump.out.push_str(&dump.key.clone());
+                    dump.string(key)?;
+                    dump.pay(dump.key.len())?;
+                    dump.out.push_str(&dump.key);
                     dump.value(value)
                 })?;
             }
@@ -133,27 +146,36 @@ impl Dump<'_, '_, '_> {
         self.out.push(open);
         for (i, item) in items.iter().enumerate() {
             if i > 0 {
-                self.out.push_str(&self.item.clone());
+                self.pay(self.item.len())?;
+                self.out.push_str(&self.item);
             }
-            self.line(self.depth);
+            self.line(self.depth)?;
             write(self, item)?;
         }
         self.depth -= 1;
         if !items.is_empty() {
-            self.line(self.depth);
+            self.line(self.depth)?;
         }
         self.out.push(close);
         Ok(())
     }
 
-    fn line(&mut self, depth: usize) {
+    fn line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
+            self.pay(indent.len().saturating_mul(depth))?;
             self.out.push('\n');
-            self.out.push_str(&indent.repeat(depth));
+            for _ in 0..depth {
+                self.out.push_str(indent);
+            }
         }
+        Ok(())
     }
 
-    fn string(&mut self, text: &str) {
+    fn string(&mut self, text: &str) -> Result<(), Error> {
+        // An escape is at most 8 bytes longer than its character.
+        let escaped = |c: &char| *c < ' ' || matches!(c, '"' | '\\') || self.ascii && !c.is_ascii();
+        let escapes = text.chars().filter(escaped).count();
+        self.pay(text.len().saturating_add(8 * escapes))?;
         self.out.push('"');
         for c in text.chars() {
             match c {
@@ -173,6 +195,7 @@ impl Dump<'_, '_, '_> {
             }
         }
         self.out.push('"');
+        Ok(())
     }
 }
 

@@ -16,8 +16,8 @@ pub(super) fn method(
     args: &[Value],
 ) -> Result<Value, Error> {
     bound::check(state, args)?;
-    if let ("format", Some(text)) = (name, value.as_str()) {
-        bound::ascii_fields(text, b'{', b'}')?;
+    if let Some(text) = value.as_str() {
+        pay(state, text, name, args)?;
     }
     let found = match (value.kind(), value.as_str()) {
         (_, Some(text)) => string_method(text, name, args)?,
@@ -35,6 +35,46 @@ pub(super) fn method(
     match found {
         Some(value) => Ok(value),
         None => unknown_method_callback(state, value, name, args),
+    }
+}
+
+/// Pays for what a method of a text makes, where it may be much more than what it is made of.
+fn pay(state: &State, text: &str, name: &str, args: &[Value]) -> Result<(), Error> {
+    let of = args.first();
+    match name {
+        "format" => {
+            let mut longest = 0;
+            for arg in args {
+                let mut count = Limited(Nowhere, PRINT_LIMIT);
+                if arg.as_str().is_none() {
+                    write!(count, "{arg}")?;
+                }
+                let len = arg.as_str().map_or(PRINT_LIMIT - count.1, str::len);
+                longest = longest.max(len);
+            }
+            bound::brace_fields(state, text, longest)
+        }
+        "split" | "rsplit" => bound::parts(state, text, bound::split_count(text, of, args.get(1))),
+        "splitlines" => bound::parts(state, text, text.matches('\n').count()),
+        "partition" | "rpartition" => bound::parts(state, text, 3),
+        "join" => {
+            let of = of.cloned().unwrap_or_default();
+            if let Some(chars) = of.as_str() {
+                bound::parts(state, chars, chars.chars().count())?;
+            }
+            let all = of.len().unwrap_or(0).saturating_mul(text.len());
+            state.consume_fuel(all as u64 / 64)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where text goes whose length alone is of interest.
+struct Nowhere;
+
+impl Write for Nowhere {
+    fn write_str(&mut self, _: &str) -> std::fmt::Result {
+        Ok(())
     }
 }
 

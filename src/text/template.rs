@@ -59,6 +59,8 @@ pub struct ChatTemplate {
 struct Program {
     env: Environment<'static>,
     source: String,
+    /// The file's own text, for errors.
+    original: String,
     syntax: SyntaxConfig,
 }
 
@@ -99,6 +101,7 @@ impl ChatTemplate {
 
     /// Compiles a template; a syntax error names the line.
     pub fn new(source: &str) -> Result<ChatTemplate> {
+        let original = source.to_owned();
         let source = jinja::for_minijinja(source);
         let mut env = Environment::new();
         let syntax = SyntaxConfig::builder()
@@ -120,12 +123,13 @@ impl ChatTemplate {
         let program = Arc::new(Program {
             env,
             source,
+            original,
             syntax,
         });
         let checked = Arc::clone(&program);
         let compiled = on_a_deep_stack(move || {
             let compiled = bound::compile(NAME, &checked.source, &checked.syntax);
-            compiled.map(drop).map_err(|e| fault(&checked.source, e))
+            compiled.map(drop).map_err(|e| fault(&checked, e))
         })?;
         compiled.unwrap_or(Err(Error::TemplateSlow { seconds: SECONDS }))?;
         Ok(ChatTemplate {
@@ -157,7 +161,7 @@ impl ChatTemplate {
         let program = Arc::clone(&self.program);
         let rendered = on_a_deep_stack(move || {
             let rendered = program.render(context);
-            rendered.map_err(|e| fault(&program.source, e)) // the error may hold a deep value, too
+            rendered.map_err(|e| fault(&program, e)) // the error may hold a deep value, too
         })?;
         rendered.unwrap_or_else(|| {
             self.stuck.store(true, Ordering::Relaxed);
@@ -199,28 +203,70 @@ fn on_a_deep_stack<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) ->
                 Ok(()) => unreachable!("the thread sends before it ends"),
             };
             Err(Error::TemplateOther(format!(
-                "the rendering broke off: {what}"
+                "the rendering broke off: {}",
+                one_line(&what)
             )))
         }
     }
 }
 
-/// An error with the line it is about.
-fn fault(source: &str, error: minijinja::Error) -> Error {
+/// An error with the line it is about, as the file has it.
+fn fault(program: &Program, error: minijinja::Error) -> Error {
     let what = match error.detail() {
-        Some(detail) => detail.to_owned(),
+        Some(detail) => one_line(detail),
         None => error.kind().to_string(),
     };
     match error.line() {
-        Some(line) => Error::Template {
-            line,
-            source_line: source
-                .lines()
-                .nth(line.max(1) - 1)
-                .unwrap_or_default()
-                .to_owned(),
-            what,
-        },
+        Some(line) => {
+            let nth = |text: &'_ str| text.lines().nth(line.max(1) - 1).map(str::to_owned);
+            let column = error.range().map_or(0, |range| {
+                let before = program.source.get(..range.start).unwrap_or_default();
+                let before = before.rsplit('\n').next().unwrap_or_default();
+                before.replace(jinja::FACTOR, "").chars().count()
+            });
+            Error::Template {
+                line,
+                source_line: quote(&nth(&program.original).unwrap_or_default(), column),
+                what,
+            }
+        }
         None => Error::TemplateOther(what),
     }
+}
+
+/// Characters of a line that an error quotes.
+const QUOTED: usize = 200;
+
+/// The stretch of a line around a column: a template may be one line of megabytes.
+fn quote(line: &str, column: usize) -> String {
+    let clean = |c: char| if c.is_control() { ' ' } else { c };
+    let count = line.chars().count();
+    if count <= QUOTED {
+        return line.chars().map(clean).collect();
+    }
+    let start = column.saturating_sub(QUOTED / 2).min(count - QUOTED);
+    let shown = line.chars().skip(start).take(QUOTED).map(clean);
+    let (head, tail) = (start > 0, start + QUOTED < count);
+    let dots = |cut: bool| if cut { "..." } else { "" };
+    dots(head)
+        .chars()
+        .chain(shown)
+        .chain(dots(tail).chars())
+        .collect()
+}
+
+/// A template's own words as one line of at most 500 characters.
+fn one_line(text: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == 500 {
+            return out + "...";
+        }
+        match c {
+            c if !c.is_control() && !c.is_whitespace() => out.push(c),
+            _ if !out.ends_with(' ') => out.push(' '),
+            _ => {}
+        }
+    }
+    out.trim_end().to_owned()
 }

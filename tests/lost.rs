@@ -39,6 +39,14 @@ fn options(temp: f32) -> GenerateOptions {
     }
 }
 
+/// Two sequences with prompts of 30 and 9 tokens.
+fn two(e: &Engine) -> (Session<'_>, Session<'_>) {
+    let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
+    a.prefill(&prompt(30)).unwrap();
+    b.prefill(&prompt(9)).unwrap();
+    (a, b)
+}
+
 fn prompt(n: u32) -> Vec<u32> {
     (0..n).map(|i| 3 + i * 7 % 40).collect()
 }
@@ -78,9 +86,7 @@ fn a_loss_in_an_answer_changes_no_token() {
 fn sequences_side_by_side_go_on() {
     let run = |lose: bool| {
         let e = load(2);
-        let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
-        a.prefill(&prompt(30)).unwrap();
-        b.prefill(&prompt(9)).unwrap();
+        let (mut a, mut b) = two(&e);
         let o = options(0.0);
         let (mut x, mut y) = (a.generate(&o).unwrap(), b.generate(&o).unwrap());
         let mut ids = [Vec::new(), Vec::new()];
@@ -100,9 +106,7 @@ fn sequences_side_by_side_go_on() {
 fn a_refused_command_is_one_answers_error() {
     let e = load(2);
     let run = |refuse: bool| {
-        let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
-        a.prefill(&prompt(30)).unwrap();
-        b.prefill(&prompt(9)).unwrap();
+        let (mut a, mut b) = two(&e);
         let o = options(0.0);
         let (mut x, mut y) = (a.generate(&o).unwrap(), b.generate(&o).unwrap());
         let mut ids = [Vec::new(), Vec::new()];
@@ -147,9 +151,7 @@ fn a_reload_that_fails_is_an_error_and_not_the_end() {
     std::fs::copy(common::case(MODEL), &path).unwrap();
     let whole = std::fs::read(&path).unwrap();
     let e = load_file(&path, 2);
-    let (mut a, mut b) = (e.session().unwrap(), e.session().unwrap());
-    a.prefill(&prompt(30)).unwrap();
-    b.prefill(&prompt(9)).unwrap();
+    let (mut a, mut b) = two(&e);
     let o = options(0.0);
     let right: Vec<u32> = {
         let answer = b.generate(&o).unwrap();

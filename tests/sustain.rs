@@ -40,6 +40,27 @@ fn tree(celsius: f64, watts: f64) -> tempfile::TempDir {
     dir
 }
 
+/// `n` tokens, the likeliest each.
+fn greedy(n: usize) -> GenerateOptions {
+    GenerateOptions {
+        max_tokens: Some(n as u32),
+        sample: SampleOptions {
+            temp: 0.0,
+            ..SampleOptions::default()
+        },
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    }
+}
+
+fn below_80(sys: &Path) -> PaceOptions {
+    PaceOptions {
+        temp_limit: Some(80.0),
+        sensors: Some(sys.into()),
+        ..PaceOptions::default()
+    }
+}
+
 fn number(v: &Value, key: &str) -> f64 {
     let n = v[key].as_f64();
     n.unwrap_or_else(|| panic!("no number {key} in {v}"))
@@ -201,11 +222,7 @@ fn a_limit_is_held_and_speed_recovers() {
     let sys = tree(40.0, 5.0);
     let o = EngineOptions {
         device: common::device(),
-        pace: PaceOptions {
-            temp_limit: Some(80.0),
-            sensors: Some(sys.path().into()),
-            ..PaceOptions::default()
-        },
+        pace: below_80(sys.path()),
         ..EngineOptions::default()
     };
     let engine = Engine::load(&case(MODEL), &o, &mut |_| ()).unwrap();
@@ -216,16 +233,7 @@ fn a_limit_is_held_and_speed_recovers() {
         let before = engine.pace().unwrap();
         let mut session = engine.session().unwrap();
         session.prefill(&[1, 2, 3]).unwrap();
-        let greedy = GenerateOptions {
-            max_tokens: Some(24),
-            sample: SampleOptions {
-                temp: 0.0,
-                ..SampleOptions::default()
-            },
-            ignore_eos: true,
-            ..GenerateOptions::default()
-        };
-        let mut answer = session.generate(&greedy).unwrap();
+        let mut answer = session.generate(&greedy(24)).unwrap();
         let pieces: Vec<_> = answer.by_ref().map(|p| p.unwrap().ids).collect();
         let stats = answer.stats().clone();
         let now = engine.pace().unwrap();
@@ -264,23 +272,10 @@ fn a_sensor_that_goes_away_costs_no_token() {
         limits: common::limits(),
         slots: 2,
         context: Some(256),
-        pace: PaceOptions {
-            temp_limit: Some(80.0),
-            sensors: Some(sys.path().into()),
-            ..PaceOptions::default()
-        },
+        pace: below_80(sys.path()),
         ..EngineOptions::default()
     };
     let engine = Engine::load(&case(MODEL), &o, &mut |_| ()).unwrap();
-    let greedy = |n: usize| GenerateOptions {
-        max_tokens: Some(n as u32),
-        sample: SampleOptions {
-            temp: 0.0,
-            ..SampleOptions::default()
-        },
-        ignore_eos: true,
-        ..GenerateOptions::default()
-    };
     let run = |vanish: bool| {
         let (mut a, mut b) = (engine.session().unwrap(), engine.session().unwrap());
         a.prefill(&[1, 2, 3]).unwrap();

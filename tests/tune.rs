@@ -35,6 +35,16 @@ fn options(tuning: Tune) -> EngineOptions {
 
 /// Everything of a model, in few rounds, with errors planted.
 fn tune(name: &str, dir: &Path, budget: u64, change: Option<fn(&Cut, &mut Step)>) -> TuneReport {
+    let o = options(Tune::Cached(dir.to_path_buf()));
+    tune_with(name, &o, budget, change)
+}
+
+fn tune_with(
+    name: &str,
+    o: &EngineOptions,
+    budget: u64,
+    change: Option<fn(&Cut, &mut Step)>,
+) -> TuneReport {
     let gguf = Gguf::open(&file(name)).unwrap();
     let how = TuneOptions {
         budget: Duration::from_secs(budget),
@@ -42,8 +52,7 @@ fn tune(name: &str, dir: &Path, budget: u64, change: Option<fn(&Cut, &mut Step)>
         least: 0,
         change,
     };
-    let o = options(Tune::Cached(dir.to_path_buf()));
-    Engine::tune(&gguf, &o, &how, &mut |_| ()).unwrap_or_else(|e| panic!("{e}"))
+    Engine::tune(&gguf, o, &how, &mut |_| ()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// One row less than there are.
@@ -190,14 +199,7 @@ fn what_is_in_quarantine_takes_no_part() {
         proofs: Some(proofs.path().to_path_buf()),
         ..options(Tune::Cached(cuts.path().to_path_buf()))
     };
-    let how = TuneOptions {
-        budget: Duration::from_secs(3600),
-        rounds: 3,
-        least: 0,
-        change: None,
-    };
-    let gguf = Gguf::open(&file(name)).unwrap();
-    let report = Engine::tune(&gguf, &o, &how, &mut |_| ()).unwrap();
+    let report = tune_with(name, &o, 3600, None);
     let of = |m: &&tokstep::engine::Measured| m.shape.to_string() == shape;
     let measured = report.measured.iter().find(of).unwrap();
     match &measured.tried[0].outcome {

@@ -8,6 +8,10 @@ use serde_json::{Map, Value, json};
 use super::kept::Kept;
 use crate::kernel::Shader;
 use crate::selftest::Failure;
+use crate::text::one_line;
+
+/// Characters of evidence: what a driver says may have many lines, and what lies in a file may hold anything.
+const LONGEST: usize = 1000;
 
 /// What is known of a device's variants.
 pub struct Quarantine {
@@ -56,6 +60,11 @@ impl Quarantine {
         self.bad.get(&name).map(|why| caught(&name, why))
     }
 
+    /// Whether nothing is.
+    pub fn is_empty(&self) -> bool {
+        self.bad.is_empty()
+    }
+
     /// All that are.
     pub fn all(&self) -> Vec<Caught> {
         self.bad
@@ -79,7 +88,7 @@ impl Quarantine {
     pub fn catch_named(&mut self, variant: &str, evidence: &str) {
         self.good.remove(variant);
         let bad = self.bad.entry(variant);
-        bad.or_insert_with(|| json!(one_line(evidence)));
+        bad.or_insert_with(|| json!(one_line(evidence, LONGEST)));
     }
 
     /// Writes all that is known, with what another process found meanwhile; whether the next load will know it.
@@ -107,17 +116,9 @@ impl Quarantine {
 
 fn caught(name: &str, why: &Value) -> Caught {
     Caught {
-        variant: one_line(name),
-        evidence: one_line(why.as_str().unwrap_or("no evidence was kept")),
+        variant: one_line(name, LONGEST),
+        evidence: one_line(why.as_str().unwrap_or("no evidence was kept"), LONGEST),
     }
-}
-
-/// What a driver says may have many lines, and what lies in a file may hold anything.
-fn one_line(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
-    let words: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
-    let line = words.join(" ");
-    line.chars().take(1000).collect()
 }
 
 #[cfg(test)]

@@ -369,12 +369,12 @@ impl Gpu {
         self.device.destroy();
     }
 
-    /// Has the device refuse something that nobody waits for, as it may refuse a command: for tests.
+    /// Has the device refuse something outside of any error scope, as it may refuse a command: for tests.
     pub fn refuse(&self) {
         let _ = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("a buffer without a use"),
             size: 16,
-            usage: wgpu::BufferUsages::empty(),
+            usage: wgpu::BufferUsages::empty(), // which no buffer may have
             mapped_at_creation: false,
         });
     }

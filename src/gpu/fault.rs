@@ -91,16 +91,6 @@ pub enum Spoil {
     Rejected,
 }
 
-/// Has the device refuse a command, outside of any error scope.
-pub(super) fn reject(gpu: &Gpu) {
-    let _ = gpu.device.create_buffer(&wgpu::BufferDescriptor {
-        label: Some("planted refusal"),
-        size: 16,
-        usage: wgpu::BufferUsages::empty(), // which no buffer may have
-        mapped_at_creation: false,
-    });
-}
-
 /// The spoiling of a step's first result that is a buffer, if there is a fault for its variant.
 pub fn spoil(gpu: &Gpu, step: &Step, resources: &[Resource]) -> Result<Option<Spoil>> {
     let fault = gpu.fault.as_ref().filter(|f| f.hits(&step.shader));

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::device::{Gpu, add};
-use super::fault::{self, Spoil};
+use super::fault::Spoil;
 use super::host::Moment;
 use super::make::{Maker, rungs};
 use super::repeat;
@@ -240,7 +240,7 @@ impl GpuProgram {
                 pass.dispatch_workgroups(1, 1, 1);
             }
             Spoil::Wrong { .. } => (),
-            Spoil::Rejected => fault::reject(&self.gpu),
+            Spoil::Rejected => self.gpu.refuse(),
         }
         true
     }

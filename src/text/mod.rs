@@ -15,5 +15,6 @@ mod tokenizer;
 mod vocab;
 
 pub use stream::Utf8Stream;
+pub(crate) use template::one_line;
 pub use template::{ChatTemplate, Message};
 pub use tokenizer::Tokenizer;

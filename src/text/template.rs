@@ -204,7 +204,7 @@ fn on_a_deep_stack<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) ->
             };
             Err(Error::TemplateOther(format!(
                 "the rendering broke off: {}",
-                one_line(&what)
+                one_line(&what, WORDS)
             )))
         }
     }
@@ -213,7 +213,7 @@ fn on_a_deep_stack<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) ->
 /// An error with the line it is about, as the file has it.
 fn fault(program: &Program, error: minijinja::Error) -> Error {
     let what = match error.detail() {
-        Some(detail) => one_line(detail),
+        Some(detail) => one_line(detail, WORDS),
         None => error.kind().to_string(),
     };
     match error.line() {
@@ -233,6 +233,9 @@ fn fault(program: &Program, error: minijinja::Error) -> Error {
         None => Error::TemplateOther(what),
     }
 }
+
+/// Characters of a template's own words in an error.
+const WORDS: usize = 500;
 
 /// Characters of a line that an error quotes.
 const QUOTED: usize = 200;
@@ -255,11 +258,11 @@ fn quote(line: &str, column: usize) -> String {
         .collect()
 }
 
-/// A template's own words as one line of at most 500 characters.
-fn one_line(text: &str) -> String {
+/// Words of a template or a driver as one line of at most so many characters.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
-        if i == 500 {
+        if i == most {
             return out + "...";
         }
         match c {
